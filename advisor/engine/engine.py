@@ -23,7 +23,17 @@ from advisor.analyses.step.ops import Ops
 from advisor.analyses.step.step_counts import StepCounts
 from advisor.capture.record import RankRecord, RunRecord
 from advisor.computed import Computed
-from advisor.engine import detailed_ranks, diagnosis, joint, merge, severity, two_threads, unsteady, waiting_ranks
+from advisor.engine import (
+    detailed_ranks,
+    diagnosis,
+    joint,
+    merge,
+    severity,
+    two_threads,
+    unsteady,
+    waiting_ranks,
+    whole_window,
+)
 from advisor.engine.ask_rules import apply, choose, ignored, of_job
 from advisor.engine.config import Config
 from advisor.engine.rank_result import RankDetail, RankResult
@@ -142,7 +152,7 @@ def joined(
     compared = compared_ranks.compared(ranks, {one.summary.rank: one.summary.file for one in results})
     shown = detail_of(reference)
     widened = (repeats.of_outcome(outcome, step_us, noise) for outcome in outcomes)
-    return Report(
+    report = Report(
         run=_run_info(run, reference, results),
         health=health.of_job(run, about_job, (said for result in results for said in result.health)),
         steps=reference.summary.steps,
@@ -167,6 +177,7 @@ def joined(
         compared=compared,
         details=detailed_ranks.detailed(compared, results, reference, detail),
     )
+    return whole_window.in_words(report)
 
 
 def _side_by_side(results: Sequence[RankResult], reference: RankResult) -> Ranks | None:

@@ -13,7 +13,7 @@ from advisor.replay.queues import Queues
 from advisor.replay.work import Work
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 
-SYNC = re.compile(r"^(cuda|hip|cu|ze|ur|mu)\w*Synchronize", re.IGNORECASE)
+SYNC = re.compile(r"^(cuda|hip|cu|ze|ur|mu)\w*Synchronize|^ur(EventWait|QueueFinish)$", re.IGNORECASE)
 # Freeing device memory waits for the whole device.
 _FREE = re.compile(r"^(cuda|hip|cu)(Mem)?Free(Host)?(_v2)?$")
 _STREAM_WAIT = re.compile(r"StreamWaitEvent", re.IGNORECASE)

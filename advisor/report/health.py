@@ -165,8 +165,8 @@ def of_gaps(steps: Steps, links: Links | None, idle: GpuIdle | None) -> tuple[He
         return ()
     text = (
         f"for {_ms(us)} of each step ({us / steps.step_us:.0%}) the device appears idle although its next work was "
-        "already launched, often within a CUDA graph. It ran work that is not in the trace, or waited for another "
-        "device; no rule counts this time"
+        "already launched, often within a CUDA graph. It ran work that is not in the trace, such as another process's "
+        "(`nvidia-smi` lists those on this GPU), or waited for another device; no rule counts this time"
     ).replace("%", " %", 1)
     return (Health("hidden-work", "note", text),)
 

@@ -58,6 +58,16 @@ _FOREIGN = {
 # Record functions that torch itself opens; before 1.12 they were written as operators.
 _ANNOTATIONS = re.compile(r"(ProfilerStep[#*]|enumerate\(DataLoader\)#|Optimizer\.(step|zero_grad)#)")
 
+# What Intel's profiler calls copies: M is memory that was not allocated for devices, H is page-locked host memory.
+# https://github.com/pytorch/kineto, libkineto/src/plugin/xpupti: "Memcpy M2D (MEMORY(Unknown) -> DEVICE)".
+_XPU_COPY = re.compile(r"Memcpy (M2D|H2D|D2M|D2H)\b")
+_COPIES = {
+    "M2D": "Memcpy HtoD (Pageable -> Device)",
+    "H2D": "Memcpy HtoD (Pinned -> Device)",
+    "D2M": "Memcpy DtoH (Device -> Pageable)",
+    "D2H": "Memcpy DtoH (Device -> Pinned)",
+}
+
 
 def category(raw: str) -> Category:
     """The category of a row by the text of its `cat`; OTHER for what is unknown, which never counts as work."""
@@ -77,3 +87,9 @@ def accelerators(raws: Iterable[str | None]) -> tuple[str, ...]:
 def is_annotation(name: str) -> bool:
     """Whether a CPU row of this name is one of torch's own record functions (a step, a fetch, an optimizer step)."""
     return _ANNOTATIONS.match(name) is not None
+
+
+def usual_name(name: str) -> str:
+    """The name under which analyses know it: copies of an XPU have others than those of CUDA and ROCm."""
+    found = _XPU_COPY.match(name) if name.startswith("Memcpy ") else None
+    return _COPIES[found[1]] if found else name

@@ -44,7 +44,6 @@ from advisor.api import (
     Price,
     RankRecord,
     Saving,
-    Scale,
     Training,
     draw,
     duration,
@@ -83,9 +82,12 @@ def check(
     passes = passes_over(price, batch) if breakdown.on_device else 1
     target = batch * passes if passes > 1 else target_size(split, facts, device, memory, added_up)
     low_us, high_us = split.saving_us(target)
+    fewer = 1 - batch / target
     # Communication belongs to the rules exposed-communication and host-backend.
-    talk_us = scale.scaled(_communication_us(breakdown, price.ops.events)) * (1 - batch / target)
-    low_us, high_us = max(low_us - talk_us, 0.0), max(high_us - talk_us, 0.0)
+    talk_us = scale.scaled(_communication_us(breakdown, price.ops.events)) * fewer
+    # A device's exposed communication is one of them: what is fixed is a part of what this rule claims.
+    most_us = scale.scaled(price.measured_us(_claims(breakdown.on_device))) * fewer
+    low_us, high_us = (min(max(us - talk_us, 0.0), most_us) for us in (low_us, high_us))
     if target <= batch or low_us < min_gain * scale.step_us:
         return
     if not split.loader_known:
@@ -96,7 +98,8 @@ def check(
     # A tail that the present steps have may stay.
     slow *= min(1.0, scale.step_us / mean_us)
     now = batch / mean_us * 1e6
-    least, most = (percent(share) for share in _fixed(split, scale))
+    fast = min(fast, batch / max(scale.step_us - high_us, 1.0) * 1e6)
+    least, most = (percent(min(us / fewer / scale.step_us, 1.0)) for us in (low_us, high_us))
     of = unit(price, batch) if facts is None or not facts.batch_size else "sample"
     memory_known = breakdown.on_device is False or (memory is not None and device.memory_bytes is not None)
     trains_on = (
@@ -167,11 +170,6 @@ def _communication_us(breakdown: Breakdown, events: Events) -> float:
         return breakdown.us("communication")
     talking = events.covered(host_collectives(events))
     return sum(breakdown.us_in(part, talking) for part in _claims(True) if part.startswith("idle_"))
-
-
-def _fixed(split: BatchSplit, scale: Scale) -> tuple[float, float]:
-    """The fixed share of the step, low and high."""
-    return max(0.0, split.fixed_us[0] / scale.step_us), min(1.0, split.fixed_us[1] / scale.step_us)
 
 
 def _per_second(rate: float) -> str:

@@ -61,6 +61,13 @@ CALLERS = [
         says=("`barrier` runs once a step",),
     ),
     Example(
+        "an exchange of embeddings, which the model computes with: no metric that could be reduced less often",
+        _drawn(_ASKED, 500_000, asked="alltoall_base_"),
+        facts=_ddp(25 << 20),
+        saves_us="unknown",
+        says=("exchange",),
+    ),
+    Example(
         "buckets of 50 kB",
         _drawn(_REDUCED, 12_500, times=20),
         facts=_ddp(50_000),

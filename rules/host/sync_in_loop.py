@@ -14,8 +14,14 @@ empty, and the device is idle until the host has launched again.
 Keep the value on the device: `total += loss.detach()`, and `.item()` once every N steps. Compare and branch with tensor
 ops (`torch.where`). Where a mask selects (`losses[mask].mean()`), the host waits for the number of what is selected: a
 sum over all elements, divided by the number of those selected, is the same mean without it. Remove calls of
-`synchronize()` that no measurement needs. Where a value must be read, read that of
-the previous step.
+`synchronize()` that no measurement needs. Where a value must be read, read that of the previous step. An op that waits
+for the size of its own result (suppression of boxes, sparse convolutions, decoding) cannot be read later: call it for
+the whole batch, or use its result in several layers.
+
+Sizes that `all_to_all_single` needs on the host (tokens of experts, rows of sharded tables) cannot be read later:
+exchange a fixed capacity, or copy them to pinned memory while work runs that does not need them, as torchrec's
+`TrainPipelineSparseDist` does. Experts after the exchange need no sizes on the host: `torch._grouped_mm` takes offsets
+on the device.
 
 ## When to leave it
 Synchronizations after the last launch of a step that the next step would wait for anyway. Synchronizations that a
@@ -25,6 +31,7 @@ measurement needs.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -40,7 +47,6 @@ from advisor.api import (
     Ev,
     Example,
     Finding,
-    Fix,
     GpuBusy,
     Price,
     Saving,
@@ -50,7 +56,6 @@ from advisor.api import (
     Syncs,
     SyncSite,
     Training,
-    Treatment,
     draw,
     duration,
     edits,
@@ -63,6 +68,8 @@ from advisor.api import (
 
 from ..shared._allocator import allocator_calls
 from ..shared._words import count, percent
+from ._exchange_sizes import FIX, NEEDED, SIZES, sizes_of_exchange
+from ._sync_fixes import PINNED, SITES, fix_of, of_the_op
 
 
 def check(
@@ -154,26 +161,6 @@ def _to_device(site: SyncSite, price: Price) -> bool:
     return len(mine) > 0 and bool(events.named("HtoD")[mine].all())
 
 
-_PINNED = Fix(
-    "Copy asynchronously from pinned memory",
-    "exact",
-    "DataLoader(dataset, ...)\nx = x.to(device)",
-    "DataLoader(dataset, ..., pin_memory=True)\nx = x.to(device, non_blocking=True)",
-)
-
-
-_COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
-# What a server or a decoder needs on the host it needs each time: it can only wait while the next work runs.
-_LATER = Fix(
-    "Copy results asynchronously, and read them when the next iteration is launched",
-    "semantics",
-    "out = model(x)\nhandle(out.cpu())",
-    "out = model(x)\nkept.copy_(out, non_blocking=True)  # kept: pinned memory, two of them in turn\n"
-    "copied.record()  # copied: a torch.cuda.Event for each\nnext_out = model(next_x)\n"
-    "copied.synchronize()\nhandle(kept)  # one iteration late: a sequence may run one step beyond its end",
-)
-
-
 def _finding(
     site: SyncSite, cost_us: float, saving: Saving, price: Price, *, later: bool = False, trains: bool = True
 ) -> Finding:
@@ -181,6 +168,7 @@ def _finding(
     steps, scale = price.ops.steps, price.scale
     place = f" at {_place(site.where)}" if site.where else ""
     times = "once" if site.calls == 1 else f"{count(site.calls)} times"
+    needed = sizes_of_exchange(site, price)
     waits = f"`{_short(site.op)}`{place} makes the host wait for the GPU {times} a step"
     then = (
         f", {duration(scale.scaled(site.us))} in all, and launch nothing meanwhile: what it does next leaves the GPU "
@@ -190,8 +178,9 @@ def _finding(
         f"({percent(site.idle_after_us / steps.step_us)})."
     )
     return Finding(
-        message=waits + then,
-        saving=saving,
+        message=waits + then + (NEEDED if needed else ""),
+        # Where an op needs the value itself, only fewer calls of it give that time back.
+        saving=replace(saving, low_us=0.0) if needed or of_the_op(site, price) else saving,
         where=(site.where,) if site.where else (),
         facts={
             "syncs_per_step": site.calls,
@@ -200,8 +189,9 @@ def _finding(
             "idle_after_us": site.idle_after_us,
             "op": site.op,
         },
-        fix=_PINNED if _to_device(site, price) else _fix(site.op, trains),
+        fix=PINNED if _to_device(site, price) else FIX if needed else fix_of(site, price, trains=trains),
         claims=_IDLE if later else ("idle_sync",),
+        at_most="medium" if needed else "high",
     )
 
 
@@ -213,39 +203,9 @@ def _short(op: str) -> str:
     return {"aten::item": ".item()", "aten::_local_scalar_dense": ".item()"}.get(op, op.removeprefix("aten::"))
 
 
-def _fix(op: str, trains: bool) -> Fix | None:
-    if "Synchronize" in op:
-        without = Treatment("calls", {"names": ["torch.cuda.synchronize"]})
-        return Fix("Remove the synchronization", "exact", "torch.cuda.synchronize()", "", without)
-    if op in ("aten::unique", "aten::_unique2", "aten::unique_dim"):
-        return None  # how many there are is what it is asked for
-    if op in ("aten::nonzero", "aten::masked_select", "aten::index"):
-        # Not x = torch.where(mask, x, 0): that has another shape, and another mean.
-        return Fix(
-            "Reduce with the mask instead of selecting by it",
-            "numerics",
-            "loss = losses[mask].mean()",
-            "loss = torch.where(mask, losses, 0).sum() / mask.sum()  # the same mean, of a shape that is known",
-        )
-    if op in _COPIES and not trains:
-        return _LATER
-    if op in _COPIES:
-        return Fix(
-            "Copy to the host less often, or asynchronously",
-            "exact",
-            "history.append(out.cpu())",
-            "history.append(out.detach())  # and move the list to the host after the epoch",
-        )
-    return Fix(
-        "Accumulate on the device and read the value every N steps",
-        "exact",
-        "running += loss.item()",
-        "running += loss.detach()\nif step % 100 == 0:\n    print(running.item())",
-        edit=Treatment("kept_on_device"),
-    )
-
-
 EXAMPLES = [
+    *SIZES,
+    *SITES,
     Example(
         "loss.item() in the middle of the step",
         draw(

@@ -33,9 +33,14 @@ class _Switch:
     line: str
     treatment: Treatment
 
-    def off(self, settings: Settings) -> bool:
-        """Whether it is worth setting: products are in fp32 by default, convolutions where the run is known to."""
-        return not settings.tf32_matmul if self.kind == "product" else settings.tf32_cudnn is False
+    def off(self, settings: Settings, *, mixed: bool) -> bool:
+        """Whether it is worth setting: products are in fp32 by default, convolutions where the run is known to.
+
+        Where that is not known, kernels that say fp32 are no choice of a model whose other work is in 16 bits.
+        """
+        if self.kind == "product":
+            return not settings.tf32_matmul
+        return settings.tf32_cudnn is False or (mixed and settings.tf32_cudnn is None)
 
 
 _SWITCHES = (
@@ -66,7 +71,7 @@ def faster(device: Device, settings: Settings, matmuls: Matmuls, least_us: float
 
     least_us: of work in fp32 that TF32 has to reach, µs per step; else mixed precision is the way
     """
-    mixed = settings.autocast or _already_mixed(matmuls)
+    mixed = settings.autocast or is_mixed(matmuls)
     if not matmuls.on_device:
         # Unknown is not "has it": without the instructions bf16 is slower than fp32.
         return _autocast("cpu", "bf16", _CPU_GAIN, settings.framework) if settings.cpu_bf16 and not mixed else None
@@ -74,7 +79,7 @@ def faster(device: Device, settings: Settings, matmuls: Matmuls, least_us: float
     if hardware is None:
         named = device.name or "this device"
         raise Missing(f"whether {named} supports TF32, fp16 or bf16 is not known")
-    switches = [one for one in _SWITCHES if one.off(settings)]
+    switches = [one for one in _SWITCHES if one.off(settings, mixed=is_mixed(matmuls))]
     kinds = tuple(one.kind for one in switches)
     reached_us = sum(matmuls.fp32_kinds[kind] for kind in kinds)
     if hardware.tf32 and reached_us >= least_us and _peak(hardware.tf32_tflops, hardware) >= _PEAK_WORTH_IT:
@@ -97,7 +102,8 @@ def faster(device: Device, settings: Settings, matmuls: Matmuls, least_us: float
     return _scaled_fp16(gain, settings.framework)
 
 
-def _already_mixed(matmuls: Matmuls) -> bool:
+def is_mixed(matmuls: Matmuls) -> bool:
+    """Whether the rest of the model runs in 16 bits."""
     half_us = matmuls.by_precision["fp16"] + matmuls.by_precision["bf16"]
     return half_us > _MIXED * matmuls.us
 

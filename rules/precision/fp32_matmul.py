@@ -5,7 +5,9 @@ The device time of matrix multiplications, convolutions and attention that ran i
 formats this device supports, looked up by its name. This is determined from the recorded dtypes and the settings of
 the run, or else from kernel names that state their precision. What is unknown is not counted. TF32 is suggested only
 where its switch has an effect: for multiplications, and for convolutions if cuDNN's switch was off. Mixed precision is
-not suggested if autocast is already on, or if more than a tenth of the matrix work runs in 16 bits. On a CPU: calls
+not suggested if autocast is already on, or if more than a tenth of the matrix work runs in 16 bits; then only the
+products that are left in fp32 count, and are named. Where shapes are recorded, the time that memory takes to move what
+is multiplied is no gain: next to nothing is left for a product with an adapter of rank 16. On a CPU: calls
 with enough work to be worth converting, if neither the CPU nor the environment (`ONEDNN_MAX_CPU_ISA`) rules out the
 bf16 instructions. Fused attention of few tokens takes many times as long in bf16 there, in its backward pass; that is
 subtracted.
@@ -39,35 +41,34 @@ import numpy as np
 from advisor.api import (
     GEMM,
     SYNC,
-    Device,
     Drawing,
     Ev,
     Example,
     Finding,
     Fix,
+    KernelWork,
     Lines,
     Matmuls,
     Missing,
     Price,
     RankRecord,
-    Scale,
     Settings,
-    Steps,
     Trace,
     draw,
-    duration,
     edits,
 )
 
-from ..shared._words import percent
+from ..shared._words import each_step
+from ._calls_in_fp32 import beside, moving_us
 from ._cpu_bf16 import attention_us, forbidden, on_cpu, where
-from ._formats import Way, faster
+from ._formats import Way, faster, is_mixed
 
 # What takes less of the time is not named.
 _NAMED = 0.1
 # Beside a device less than 2 % of the step is not told from nothing.
 _FELT = 0.02
 _LATER = " In this recording the device waits for the host: alone this saves next to nothing until it no longer does."
+_UNSURE = "; low: nothing, if TF32 is allowed already and cuDNN found these kernels faster"
 _WORDS = {"product": "matrix multiplications", "convolution": "convolutions", "attention": "attention"}
 
 CONFIRMED = "real traces: ResNet training and a transformer in fp32 on V100s"
@@ -76,14 +77,14 @@ CONFIRMED = "real traces: ResNet training and a transformer in fp32 on V100s"
 def check(
     price: Price,
     matmuls: Matmuls,
-    device: Device,
+    work: KernelWork | None,
     record: RankRecord | None,
     lines: Lines | None,
     *,
     min_share: float = 0.10,  # of the step: rounding changes, so the gain has to justify checking the loss curve
     max_host_idle: float = 0.10,  # where the device waits more for the host, faster kernels may only make it wait more
 ) -> Iterator[Finding]:
-    trace, steps, scale, nesting = price.ops.trace, price.ops.steps, price.scale, price.ops.nesting
+    trace, steps, nesting, device = price.ops.trace, price.ops.steps, price.ops.nesting, price.ops.device
     settings = record.settings if record else Settings()
     if settings.matmul_precision_set and (settings.matmul_precision == "highest" or settings.tf32_matmul is False):
         return
@@ -102,22 +103,26 @@ def check(
     if way is None:
         return
     fp32_us = sum(matmuls.fp32_kinds[kind] for kind in way.kinds) if matmuls.on_device else fp32_us
+    most_us = fp32_us - (moving_us(matmuls, way, work) * price.ops.longer if matmuls.on_device else 0.0)
     host_idle = sum(price.breakdown.share(part) for part in ("idle_launch", "idle_host", "idle_sync", "idle_unknown"))
     least, most = way.gain
     saved = (fp32_us * (1 - 1 / least), fp32_us * (1 - 1 / most)) if matmuls.on_device else cpu[1:]
-    low_us = 0.0 if host_idle > max_host_idle else saved[0]
+    saved = min(saved[0], most_us), min(saved[1], most_us)
+    # Where it is not known that TF32 was turned off, cuDNN may have found these convolutions faster without.
+    unsure = matmuls.on_device and "convolution" in way.kinds and way.name == "TF32" and settings.tf32_cudnn is None
+    low_us = 0.0 if host_idle > max_host_idle or unsure else saved[0]
     lost = (0.0, 0.0) if matmuls.on_device else attention_us(trace, steps, nesting)
-    if not matmuls.on_device and min(low_us, saved[1] - lost[0]) < min_share * steps.step_us:
+    if (most_us if matmuls.on_device else min(low_us, saved[1] - lost[0])) < min_share * steps.step_us:
         return
     high_us = saved[1] * _felt(price, matmuls, way)
     ends = max(min(low_us, high_us) - lost[1], 0.0), high_us - lost[0]
     felt = high_us >= _FELT * steps.step_us
-    how = _how(way, host_idle > max_host_idle, matmuls.on_device)
+    how = _how(way, host_idle > max_host_idle, matmuls.on_device) + (_UNSURE if unsure else "")
     if lost[1]:
         how += "; minus the slower backward pass of attention in bf16, unless attention stays out of autocast"
     claims = price.claims("forward", "backward", "other_ops")
     yield Finding(
-        message=_message(matmuls, device, steps, scale, fp32_us, way, settings) + ("" if felt else _LATER),
+        message=_message(price, matmuls, work, fp32_us, way, settings) + ("" if felt else _LATER),
         saving=price.long_ops(ends, (), how, basis="assumed") if felt else None,
         where=where(trace, steps, matmuls, lines),
         facts={
@@ -163,20 +168,21 @@ def _how(way: Way, host_bound: bool, on_device: bool) -> str:
 
 
 def _message(
-    matmuls: Matmuls, device: Device, steps: Steps, scale: Scale, fp32_us: float, way: Way, settings: Settings
+    price: Price, matmuls: Matmuls, work: KernelWork | None, fp32_us: float, way: Way, settings: Settings
 ) -> str:
-    named = device.name if matmuls.on_device else "the CPU"
+    named = price.ops.device.name if matmuls.on_device else "the CPU"
     kinds = [kind for kind in way.kinds if matmuls.fp32_kinds[kind] >= _NAMED * fp32_us]
     words = " and ".join(_WORDS[kind] for kind in kinds) if matmuls.on_device else "matrix multiplications"
     take = "takes" if words == _WORDS["attention"] else "take"
+    few = beside(matmuls, work, way) if matmuls.on_device and is_mixed(matmuls) else ""
     said = (
-        f"{words[:1].upper()}{words[1:]} in fp32 {take} {duration(scale.scaled(fp32_us))} of each step "
-        f"({percent(fp32_us / steps.step_us)}), although {named} has hardware for {way.name}"
+        f"{words[:1].upper()}{words[1:]} in fp32{few} {take} {each_step(price, fp32_us)}, "
+        f"although {named} has hardware for {way.name}"
     )
     if not matmuls.on_device:
         said = said.replace("has hardware for", "has instructions for")
     if settings.matmul_precision_set is None:
-        said += ", unless fp32 was chosen on purpose"
+        said += f", unless fp32 was chosen on purpose{', as for a router, a loss or a VAE' if few else ''}"
     return said + "."
 
 
@@ -210,6 +216,14 @@ _FUSED = Ev("fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::Att
 def _drawn(device: str, dtypes: dict[str, object], kernel: Ev, name: str = "aten::mm") -> Drawing:
     op = Ev(name, **dtypes)  # type: ignore[arg-type]
     return draw(_STEPS, us=1000, device=device, F=op, B=op, K=kernel, S=SYNC)
+
+
+def _beside_bf16(dims: list[list[int]]) -> Drawing:
+    base = Ev("aten::mm", **_BF16)  # type: ignore[arg-type]
+    few = Ev("aten::mm", dims=dims, dtypes=["float", "float"])
+    narrow = Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel")
+    steps = _STEPS.replace("K       ][K ", "L       ][K ")
+    return draw(steps, us=1000, device="A100", F=few, B=base, S=SYNC, K=narrow, L=GEMM)
 
 
 _CHOSEN = {"settings": {"matmul_precision": "highest", "matmul_precision_set": True}}
@@ -273,6 +287,37 @@ EXAMPLES = [
         draw(_HOST_BOUND, us=1000, device="A100", F=_LARGE, B=_LARGE, A=Ev("aten::relu", launches=""), K=GEMM),
         saves_us="unknown",
         says=("alone this saves next to nothing",),
+    ),
+    Example(
+        "convolutions of a VAE in fp32, beside a model in bf16",
+        draw(
+            _STEPS.replace("K       ][K ", "L       ][K "),
+            us=1000,
+            device="A100",
+            F=Ev("aten::convolution", **_FP32_CONVOLUTION),  # type: ignore[arg-type]
+            B=Ev("aten::mm", **_BF16),  # type: ignore[arg-type]
+            L=_CONVOLUTION,
+            K=Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel"),
+            S=SYNC,
+        ),
+        saves_us=(0, 16500),
+        says=("Convolutions in fp32", "beside a model in bf16"),
+        fixes=("cudnn.allow_tf32",),
+    ),
+    Example(
+        "adapters of rank 64 in fp32 beside a model in bf16: only these products are meant",
+        _beside_bf16([[16384, 4096], [4096, 64]]),
+        saves_us=(0, 16500),
+        says=(
+            "(the largest aten::mm [16384, 4096] x [4096, 64]), beside a model in bf16,",
+            "as for a router",
+        ),
+    ),
+    Example(
+        "adapters of rank 4: memory moves their input for most of the time, whatever the format",
+        _beside_bf16([[2_000_000, 4096], [4096, 4]]),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "fp32 by the new API, on purpose",

@@ -15,7 +15,8 @@ kernels after the copy wait for it, and it waits for those before it.
 From pinned memory, `.to(device, non_blocking=True)` returns at once; the stream keeps copy and kernels in order.
 Fetch and copy the next batch before the current one is used, on a stream of its own where the copy is long. Copy
 images as `uint8` and convert them on the device: a quarter of the bytes. Outputs: keep them on the device and copy
-them once per epoch.
+them once per epoch. What is offloaded to the host and comes back (activations, states of an optimizer) belongs in
+pinned memory, and on a stream of its own.
 
 ## When to leave it
 Copies whose data the host needs immediately. With `non_blocking=True` from the device to the host, the host
@@ -58,6 +59,7 @@ from advisor.api import (
 
 from ..shared._words import count, each_step
 from ._after_copies import waited_for
+from ._round_trips import OFFLOADED, round_trip
 
 # Copies up to 64 KB take about as long as the launch itself; waiting for them is a matter of syncs, not of copying.
 _SMALL_BYTES = 64 << 10
@@ -165,6 +167,7 @@ def _finding(site: CopySite, cost_us: float, saving: Saving, price: Price) -> Fi
     blocked_us = site.blocked_us * price.ops.longer
     way = "to" if site.to_device else "from"
     amount = f" of {data_size(site.bytes)}" if site.bytes is not None else ""
+    amount += " in all" if amount and site.calls != 1 else ""
     number = "A copy" if site.calls == 1 else f"{count(site.calls)} copies"
     return Finding(
         message=(
@@ -174,7 +177,7 @@ def _finding(site: CopySite, cost_us: float, saving: Saving, price: Price) -> Fi
         saving=saving,
         where=(site.where,) if site.where else (),
         facts={"copies": site.calls, "bytes": site.bytes, "blocked_us": blocked_us, "exposed_us": cost_us},
-        fix=_fix(site.to_device),
+        fix=_fix(site.to_device) if site.to_device else round_trip(price) or _fix(site.to_device),
         claims=("exposed_copy",),
     )
 
@@ -239,6 +242,22 @@ EXAMPLES = [
         ),
         saves_us=(0, 8000),
         says=("from the GPU",),
+    ),
+    Example(
+        "activations that come back in the backward pass: results that could be kept on the device are others",
+        draw(
+            OFFLOADED,
+            us=1000,
+            T=TO_BLOCKING,
+            D=Ev("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", bytes=32 << 20),
+            U=Ev("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", bytes=32 << 20),
+            F=FORWARD,
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        saves_us=(0, 8000),
+        says=("from the GPU",),
+        fixes=("save_on_cpu(pin_memory=True)",),
     ),
     Example(
         "the same copy with non_blocking=True",

@@ -2,7 +2,7 @@
 
 ## What it looks at
 Copies from the host to the device whose source is ordinary, pageable memory, and the time for which such a copy runs
-and no kernel does.
+and no kernel does. Where a trace does not say what memory it was (ROCm), copies that the host waits for.
 
 ## Why it costs time
 The device can read only from page-locked ("pinned") memory. From pageable memory, the driver first copies piece by
@@ -36,6 +36,7 @@ from advisor.api import (
     TO,
     TO_BLOCKING,
     Copies,
+    Ev,
     Example,
     Finding,
     Fix,
@@ -52,6 +53,10 @@ from advisor.api import (
 
 from ..shared._places import made_at
 from ..shared._words import count, each_step, loader_call
+from ._round_trips import OFFLOADED, round_trip
+
+# Which of two arguments is missing is not known: below 3 % of the step trying both is not worth it.
+_UNSTATED = 0.03
 
 CONFIRMED = "real traces: ResNet-50 on a V100, every batch of 19 MB from pageable memory"
 
@@ -66,7 +71,11 @@ def check(
     min_share: float = 0.01,  # two arguments; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
     if copies.h2d_pageable_bytes is None or copies.pageable_us is None:
-        raise Missing("this trace does not distinguish pageable from pinned memory; the vendor's profiler omits it")
+        found = _unstated(copies, price, loader, _UNSTATED * steps.step_us)
+        if found is None:
+            raise Missing("this trace does not distinguish pageable from pinned memory; the vendor's profiler omits it")
+        yield found
+        return
     exposed_us = min(copies.pageable_us * price.ops.longer, copies.exposed_us, price.measured_us(("exposed_copy",)))
     if exposed_us < min_share * steps.step_us:
         return
@@ -84,7 +93,7 @@ def check(
     facts = loader.loader if loader else None
     rate = copies.h2d_pageable_bytes / copies.pageable_us * 1e6
     calls = copies.pageable_calls or 0.0
-    fix = _fix(facts, _without_workers(price, facts))
+    fix = round_trip(price) or _fix(facts, _without_workers(price, facts))
     yield Finding(
         message=(
             f"{data_size(copies.h2d_pageable_bytes)} a step are copied to the GPU from pageable memory, in "
@@ -102,6 +111,40 @@ def check(
         },
         fix=fix,
         claims=("exposed_copy",),
+    )
+
+
+_NON_BLOCKING = Fix("Pass `non_blocking=True`", "exact", "x = x.to(device)", "x = x.to(device, non_blocking=True)")
+
+
+def _unstated(copies: Copies, price: Price, loader: LoaderFacts | None, least_us: float) -> Finding | None:
+    """Copies to a device that the host waits for, where the trace does not say from which memory: ROCm's.
+
+    PyTorch calls hipMemcpyWithStream for what blocks: without `non_blocking=True`, from whatever memory.
+    """
+    sites = [site for site in copies.blocking if site.to_device and site.pinned is None]
+    cost_us = min(sum(min(site.us, site.blocked_us) for site in sites) * price.ops.longer, copies.exposed_us)
+    cost_us = min(cost_us, price.measured_us(("exposed_copy",)))
+    if cost_us < least_us:
+        return None
+    how = "low: the next kernel needs this data; high: the copy overlaps with other work"
+    rows = np.array([row for site in sites for row in site.rows], int)
+    beside = [edits.unsync(np.array([row for site in sites for row in site.ops_rows], int)), edits.move(rows)]
+    calls = sum(site.calls for site in sites)
+    facts = loader.loader if loader else None
+    return Finding(
+        message=(
+            f"In each step the host waits for {'a copy' if calls == 1 else f'{count(calls)} copies'} to the GPU, and "
+            f"for {each_step(price, cost_us)} the GPU does nothing else; whether the memory was pinned, the "
+            "trace does not say."
+        ),
+        saving=price.saving([], beside, ("exposed_copy",), how, model_us=(0.0, cost_us), bound_us=cost_us),
+        where=tuple(site.where for site in sites if site.where)[:3],
+        facts={"copies": calls, "exposed_us": cost_us, "pin_memory": facts.pin_memory if facts else None},
+        fix=round_trip(price)
+        or (_NON_BLOCKING if facts and facts.pin_memory else _fix(facts, _without_workers(price, facts))),
+        claims=("exposed_copy",),
+        at_most="medium",  # what is missing, pinned memory or `non_blocking=True`, is not known
     )
 
 
@@ -183,6 +226,38 @@ EXAMPLES = [
         ),
         saves_us=None,
         near_miss=True,
+    ),
+    Example(
+        "ROCm does not say what memory it was, but the call is the one that waits",
+        draw(
+            "step [1                       ][2                       ]\n"
+            "cpu  [T    ][F ][B  ]          [T    ][F ][B  ]\n"
+            "gpu 7 [C   ] [K    ][K    ]     [C   ] [K    ][K    ]",
+            us=1000,
+            device="MI300X",
+            T=TO_BLOCKING,
+            C=Ev("Memcpy HtoD (Host -> Device)", "gpu_memcpy"),
+            F=FORWARD,
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        saves_us=(0, 6000),
+        says=("a copy to the GPU", "the trace does not say"),
+    ),
+    Example(
+        "activations that come back in the backward pass: no loader could pin them",
+        draw(
+            OFFLOADED,
+            us=1000,
+            T=TO_BLOCKING,
+            D=Ev("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", bytes=32 << 20),
+            U=Ev("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", bytes=32 << 20),
+            F=FORWARD,
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        saves_us=(0, 8000),
+        fixes=("save_on_cpu(pin_memory=True)",),
     ),
     Example(
         "a copy from pinned memory",

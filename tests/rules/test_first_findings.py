@@ -12,6 +12,9 @@ from advisor.engine.registry import load_rules
 from advisor.trace.read.load import load
 
 TRACES = Path(__file__).parents[2].parent / "shared" / "traces"
+EXCHANGED = [
+    f"dlrm_8ranks_v100/worker{rank}_step_12.1694128201{ms}.pt.trace.json.gz" for rank, ms in ((0, 545), (5, 549))
+]
 ABOUT_A_DEVICE = {
     "idle-gpu",
     "pageable-copies",
@@ -126,6 +129,7 @@ def test_nothing_is_claimed_about_a_device_that_was_not_seen(report_of, name):
         "transformer_ddp_fp32_v100_rank1of2.json.gz",
         "resnet_checkpointing_ddp_mi300_rank0of8.json.gz",
         "cpu_only_rank34.pt.trace.json.gz",
+        *EXCHANGED,
     ],
 )
 def test_no_saving_exceeds_the_time_it_claims(report_of, name):
@@ -136,6 +140,15 @@ def test_no_saving_exceeds_the_time_it_claims(report_of, name):
     for _, finding in report.findings():
         if finding.saving and finding.claims:
             assert finding.saving.high_us <= sum(parts[part] for part in finding.claims) * factor * 1.001
+
+
+@pytest.mark.parametrize("name", EXCHANGED)
+def test_communication_is_told_once(report_of, name):
+    """Embeddings that a script exchanges beside DistributedDataParallel are no metrics that it reduces as well."""
+    report = report_of(name)
+    told = [f.facts["exposed_us"] for outcome, f in report.findings() if outcome.rule == "exposed-communication"]
+    assert told
+    assert sum(told) <= next(item.us for item in report.breakdown if item.id == "exposed_communication") * 1.001
 
 
 def test_no_rule_fails_on_any_recorded_trace(report_of):

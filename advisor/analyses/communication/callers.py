@@ -11,6 +11,7 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.communication.collective_launches import Asked
 from advisor.analyses.communication.collective_sizes import Floats, bytes_of, least_us
 from advisor.analyses.communication.library import Library
+from advisor.analyses.communication.parallelism import Parallelism
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.trace.events import Category, Ints, Mask, Trace
 from advisor.trace.intervals import intersect, subtract, total, union
@@ -64,7 +65,8 @@ class Callers:
     rate     the time of one; None if there are none
 
     Both are None if the training is not distributed by DistributedDataParallel alone, or if its reducer was not found:
-    then gradients that a script reduces itself cannot be distinguished from other collectives.
+    then gradients that a script reduces itself cannot be distinguished from other collectives. What another kind of
+    parallelism asks for (an exchange of embeddings) is neither: `Parallelism` counts its time.
     """
 
     reducer: CallerTime | None
@@ -73,7 +75,14 @@ class Callers:
 
     @classmethod
     def compute(
-        cls, trace: Trace, steps: Steps, breakdown: Breakdown, asked: Asked, nesting: Nesting, library: Library
+        cls,
+        trace: Trace,
+        steps: Steps,
+        breakdown: Breakdown,
+        asked: Asked,
+        nesting: Nesting,
+        library: Library,
+        parallelism: Parallelism,
     ) -> Callers:
         """The callers of this rank's collectives."""
         events = trace.events
@@ -86,7 +95,8 @@ class Callers:
         if library.name != "ddp" or not reducer.any():
             return cls(None, None, rate)
         inside = nesting.ancestor_of(asked.op, host & events.named(*_LIBRARIES)) >= 0
-        script = known & ~reducer & ~inside & events.named("c10d::")[np.maximum(asked.op, 0)]
+        data = np.array([kind == "data" for kind in parallelism.of_row])
+        script = known & data & ~reducer & ~inside & events.named("c10d::")[np.maximum(asked.op, 0)]
         exposed = breakdown.intervals["exposed_communication" if breakdown.on_device else "communication"]
 
         def share(of: Mask, other: Mask) -> CallerTime:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from advisor.trace.dialects import is_annotation
+from advisor.trace.dialects import is_annotation, usual_name
 from advisor.trace.events import Category, Events, MemoryEvents, Thread
 from advisor.trace.numbers import integer
 from advisor.trace.read.extract import Columns
@@ -26,7 +26,7 @@ def assemble(store: Store, tables: Tables, base_ns: int) -> Events:
             if columns[name].strides != (0,):  # else it holds one value only
                 columns[name] = columns[name].take(order)
     columns["start_ns"] += base_ns
-    names = tuple("" if name is None else name for name in tables.names)
+    names = tuple("" if name is None else usual_name(name) for name in tables.names)
     threads = _one_thread_per_label(columns, tables)
     _apply_dialects(columns, names, threads)
     return Events(

@@ -1,0 +1,126 @@
+"""What can be done about a wait for the GPU, by the op that waits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from advisor.api import D2H_PAGEABLE, GEMM, Category, Ev, Example, Fix, Price, SyncSite, Treatment, draw
+
+PINNED = Fix(
+    "Copy asynchronously from pinned memory",
+    "exact",
+    "DataLoader(dataset, ...)\nx = x.to(device)",
+    "DataLoader(dataset, ..., pin_memory=True)\nx = x.to(device, non_blocking=True)",
+)
+# What a server or a decoder needs on the host it needs each time: it can only wait while the next work runs.
+_LATER = Fix(
+    "Copy results asynchronously, and read them when the next iteration is launched",
+    "semantics",
+    "out = model(x)\nhandle(out.cpu())",
+    "out = model(x)\nkept.copy_(out, non_blocking=True)  # kept: pinned memory, two of them, alternately\n"
+    "copied.record()  # copied: a torch.cuda.Event for each\nnext_out = model(next_x)\n"
+    "copied.synchronize()\nhandle(kept)  # one iteration late: a sequence may run one step beyond its end",
+)
+_SELDOM = Fix(
+    "Copy to the host less often, or asynchronously",
+    "exact",
+    "history.append(out.cpu())",
+    "history.append(out.detach())  # and move the list to the host after the epoch",
+)
+# Not x = torch.where(mask, x, 0): that has another shape, and another mean.
+_MASKED = Fix(
+    "Reduce with the mask instead of selecting by it",
+    "numerics",
+    "loss = losses[mask].mean()",
+    "loss = torch.where(mask, losses, 0).sum() / mask.sum()  # the same mean, of a shape that is known",
+)
+_REPEATED = Fix(
+    "Pass `output_size`, which the op otherwise waits for",
+    "exact",
+    "y = x.repeat_interleave(counts, dim=0)",
+    "y = x.repeat_interleave(counts, dim=0, output_size=total)  # total: known on the host",
+)
+_KEPT = Fix(
+    "Accumulate on the device and read the value every N steps",
+    "exact",
+    "running += loss.item()",
+    "running += loss.detach()\nif step % 100 == 0:\n    print(running.item())",
+    edit=Treatment("kept_on_device"),
+)
+
+_COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
+# A value that the script reads: nothing but the script needs it.
+_READS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal", "aten::allclose")
+_BY_OP = {
+    **dict.fromkeys(("aten::nonzero", "aten::masked_select", "aten::index"), _MASKED),
+    "aten::repeat_interleave": _REPEATED,
+    # How many there are is what it is asked for.
+    **dict.fromkeys(("aten::unique", "aten::_unique2", "aten::unique_dim")),
+}
+# Compiled code is many ops: which of them waits its row does not say.
+_COMPILED = ("Torch-Compiled Region", "CompiledFunction")
+# A loop in the step has so many iterations, each of which waits so long.
+_TURNS, _WAITED_NS = 4, 100_000
+
+
+def fix_of(site: SyncSite, price: Price, *, trains: bool) -> Fix | None:
+    """The change for one place that waits; None where none is known."""
+    if "Synchronize" in site.op:
+        without = Treatment("calls", {"names": ["torch.cuda.synchronize"]})
+        return Fix("Remove the synchronization", "exact", "torch.cuda.synchronize()", "", without)
+    if site.op in _BY_OP:
+        return _BY_OP[site.op]
+    if site.op in _COPIES:
+        return _SELDOM if trains and not _in_turn(site, price) else _LATER
+    if not of_the_op(site, price):
+        return _KEPT
+    name = site.op.removeprefix("aten::")
+    if site.calls < 2 or name.startswith(_COMPILED):
+        return None
+    return Fix(f"Call `{name}` fewer times: for the whole batch, or once where several layers use its result", "exact")
+
+
+def of_the_op(site: SyncSite, price: Price) -> bool:
+    """Whether an op waits for a value that it needs itself, such as the size of its result."""
+    is_op = price.ops.events.category[site.rows[0]] == Category.CPU_OP
+    return bool(is_op) and site.op not in (*_READS, *_COPIES, *_BY_OP)
+
+
+def _in_turn(site: SyncSite, price: Price) -> bool:
+    """Whether a loop in the step reads these, as a decoder does: each read waits for work, none of it of autograd."""
+    events, steps = price.ops.events, price.ops.steps
+    rows = np.array(site.rows, int)
+    if site.calls < _TURNS or np.median(events.dur_ns[rows]) < _WAITED_NS:
+        return False
+    nodes = events.start_ns[events.named("autograd::engine::evaluate_function")]
+    before = np.searchsorted(np.sort(nodes), events.start_ns[rows])
+    same = np.diff(steps.step_of(events.start_ns[rows])) == 0
+    return bool(2 * ((np.diff(before) == 0) & same).sum() > same.sum())
+
+
+_LOOP = """
+    step   [1                                                 ] [2                                                 ]
+    cpu    [F][I  ]   [F][I  ]   [F][I  ]   [F][I  ]   [B ]    [F][I  ]   [F][I  ]   [F][I  ]   [F][I  ]   [B ]
+    gpu 7   [K ]       [K ]       [K ]       [K ]       [K ]    [K ]       [K ]       [K ]       [K ]       [K ]
+    gpu 7       [C]        [C]        [C]        [C]                [C]        [C]        [C]        [C]
+    """
+
+
+def _turned(name: str, waiting: Ev, fixes: tuple[str, ...]) -> Example:
+    forward, back = Ev("aten::linear"), Ev("autograd::engine::evaluate_function: AddmmBackward0")
+    drawn = draw(_LOOP, us=1000, F=forward, I=waiting, B=back, K=GEMM, C=D2H_PAGEABLE)
+    return Example(name, drawn, saves_us=(0, 20_000), says=("4 times a step",), fixes=fixes)
+
+
+SITES = [
+    _turned(
+        "tokens that a loop in a training step reads, one after the other: the next one can be launched first",
+        Ev("aten::to", launches="memcpy", blocks=True),
+        ("next_out = model(next_x)",),
+    ),
+    _turned(
+        "an op of a library that waits for the size of its result: no value that could be read later",
+        Ev("SubMConvFunction", "cpu_op", launches="memcpy", blocks=True),
+        ("Call `SubMConvFunction` fewer times",),
+    ),
+]

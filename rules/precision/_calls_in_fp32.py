@@ -1,0 +1,35 @@
+"""The calls in fp32 of a step: what they are beside a model in 16 bits, and what of their time memory takes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from advisor.api import KernelWork, Matmuls, WorkGroup
+
+from ..shared._roofline import shape_words
+from ._formats import Way
+
+
+def beside(matmuls: Matmuls, work: KernelWork | None, way: Way) -> str:
+    """What these few are, where the rest of the model runs in 16 bits."""
+    largest = max(calls_in_fp32(matmuls, way, work), key=lambda group: group.us, default=None)
+    short = "bf16" if matmuls.by_precision["bf16"] >= matmuls.by_precision["fp16"] else "fp16"
+    which = f" (the largest {shape_words(largest)})" if largest else ""
+    return f"{which}, beside a model in {short},"
+
+
+def calls_in_fp32(matmuls: Matmuls, way: Way, work: KernelWork | None) -> list[WorkGroup]:
+    """The calls in fp32 that this way would make faster, where shapes are recorded."""
+    rows = np.concatenate([matmuls.fp32_rows[kind] for kind in way.kinds])
+    return [group for group in (work.groups if work else ()) if np.isin(group.kernels, rows).any()]
+
+
+def moving_us(matmuls: Matmuls, way: Way, work: KernelWork | None) -> float:
+    """Time per step in which memory moves what is multiplied: faster products do not shorten it.
+
+    Numbers in 16 bits are half as many bytes. A product with a matrix of rank 16 (an adapter) is little else.
+    """
+    bytes_us = 0.0 if work is None or not work.hardware.bandwidth_gbs else 1 / work.hardware.bandwidth_gbs / 1e3
+    part = 1.0 if way.name == "TF32" else 0.5
+    calls = calls_in_fp32(matmuls, way, work)
+    return sum(min(part * group.bytes * bytes_us * group.calls, group.us) for group in calls)
