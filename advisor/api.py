@@ -44,6 +44,7 @@ from advisor.analyses.dataflow.forwards_without_backward import (
 )
 from advisor.analyses.dataflow.growing_ops import GrowingOps
 from advisor.analyses.dataflow.judged_steps import JudgedSteps
+from advisor.analyses.dataflow.metric_passes import MetricPasses
 from advisor.analyses.dataflow.observed_ops import ObservedOps, dispatched
 from advisor.analyses.dataflow.observed_steps import ObservedSteps
 from advisor.analyses.dataflow.readers import Readers
@@ -91,6 +92,7 @@ from advisor.analyses.work.operands import (
 from advisor.calibration.calibration import Calibration, Quantity
 from advisor.capture.record import (
     EqualLayers,
+    EqualPasses,
     Features,
     KeptGraphs,
     Loader,
@@ -257,6 +259,7 @@ __all__ = [
     "Drawing",
     "Environment",
     "EqualLayers",
+    "EqualPasses",
     "Ev",
     "Events",
     "Example",
@@ -307,6 +310,7 @@ __all__ = [
     "MemoryPeak",
     "MemoryTrend",
     "Metric",
+    "MetricPasses",
     "Missing",
     "ModuleCost",
     "ModuleTable",

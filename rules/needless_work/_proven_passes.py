@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Lines, Reused, Source, Trace, UnfollowedForwards, is_layer
+from advisor.api import CallSites, Lines, Reused, Source, Trace, UnfollowedForwards, is_layer
 
 Ints = npt.NDArray[np.int64]
 
 
 def proven_again(trace: Trace, reused: Reused, forwards: UnfollowedForwards) -> tuple[Ints, Ints]:
-    """Ops without a record that computed what recorded ones had, and those; none where no network's op is among them.
+    """Ops without a record that computed what recorded ones had, and for each that one; none without a network's op.
 
     Only where the trained pass came first: what is computed without gradients before it cannot be trained, and what
     autograd never records (indices, comparisons) tells nothing.
@@ -23,24 +25,42 @@ def proven_again(trace: Trace, reused: Reused, forwards: UnfollowedForwards) -> 
     again, first = reused.again[kept], reused.first[kept]
     if not any(is_layer(events, row) for row in again.tolist()):
         return again[:0], first[:0]
-    return np.unique(again), np.unique(first)
+    return again, first
 
 
-def called(trace: Trace, lines: Lines | None, again: Ints, first: Ints) -> Source | None:
+def asked(trace: Trace, lines: Lines | None, sites: CallSites, again: Ints, first: Ints) -> tuple[Source, ...]:
+    """The statement of the training loop that makes such a pass, then the line below it that calls the network."""
+    found = (_apart(sites, again, first), _called(trace, lines, again, first))
+    return tuple(dict.fromkeys(one for one in found if one))
+
+
+def _apart(sites: CallSites, again: Ints, first: Ints) -> Source | None:
+    """Where the calls that lead to the ops of such a pass leave those that lead to the trained ones."""
+    leave: Counter[tuple[str, int]] = Counter()
+    for one, other in zip(again.tolist(), first.tolist(), strict=True):
+        calls, others = (sites.op_stack(row) or () for row in (one, other))
+        at = next(
+            (mine for mine, theirs in zip(reversed(calls), reversed(others), strict=False) if mine != theirs), None
+        )
+        leave.update([at] if at is not None else [])
+    return sites.sources.get(leave.most_common(1)[0][0]) if leave else None
+
+
+def _called(trace: Trace, lines: Lines | None, again: Ints, first: Ints) -> Source | None:
     """The line that asked for such a pass: the last before it that is in no function that both passes go through."""
     if lines is None or not len(lines.spans) or not len(again):
         return None
     shared = set(lines.op_source[again].tolist()) & set(lines.op_source[first].tolist()) - {-1}
     within = {(lines.sources[one].file, lines.sources[one].function) for one in shared}
-    asked: dict[int, int] = {}
+    often: dict[int, int] = {}
     for start in trace.events.start_ns[_begins(trace, again, first)].tolist():
         at = int(np.searchsorted(lines.spans[:, 0], start, side="right")) - 1
         before = (int(one) for one in lines.span_source[: at + 1][::-1])
         found = next(
             (one for one in before if (lines.sources[one].file, lines.sources[one].function) not in within), -1
         )
-        asked[found] = asked.get(found, 0) + 1
-    most = max(asked, key=asked.__getitem__)
+        often[found] = often.get(found, 0) + 1
+    most = max(often, key=often.__getitem__)
     return lines.sources[most] if most >= 0 else None
 
 

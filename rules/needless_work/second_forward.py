@@ -5,19 +5,23 @@ Ops that autograd recorded, that no backward pass followed, and that are the sam
 the training forward pass of the same step, with the same weights: no optimizer step lies between them, and both or
 neither apply dropout. A pass that ran once in a window of several steps is ignored. Under `torch.no_grad()` the second
 network may be another one of the same form, such as a target network; such a pass counts if `advisor run` observed, in
-two separate steps, that its ops read exactly the tensors that the training pass had read.
+two separate steps, that its ops read exactly the tensors that the training pass had read. A pass after the optimizer's
+step, with the new weights, counts if it was observed there that it reads the batch of the training pass and differs in
+nothing but the update, and that its results end in single numbers for Python.
 
 ## Why it costs time
 A forward pass is about a third of a training step. Running it again for the accuracy, a log or a plot pays that
 third twice, and records a graph that is never used.
 
 ## How to fix it
-Keep the output of the first pass and compute the metric from it, detached: `logits.detach().argmax(1)`.
+Keep the output of the first pass and compute the metric from it, detached: `logits.detach().argmax(1)`. After the
+optimizer's step the number is then that before the update, which is what most scripts log; the training is the same.
 
 ## When to leave it
 When the second pass has other inputs or another network of the same form: then run it under `torch.no_grad()`. A
 network with dropout gives other results in training mode than in evaluation mode; a metric in evaluation mode
-needs its own pass.
+needs its own pass. Where the number after the update is wanted, as for what one step gains on its own batch, or where
+Python decides by it (a divergence that ends an epoch of PPO).
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ from advisor.api import (
     Finding,
     Fix,
     Lines,
+    MetricPasses,
     Price,
     Reused,
     UnfollowedForwards,
@@ -44,7 +49,8 @@ from advisor.api import (
 
 from ..shared._places import often, place
 from ..shared._words import each_step
-from ._proven_passes import called, proven_again
+from ._after_the_update import AFTER_THE_UPDATE, after_the_update
+from ._proven_passes import asked, proven_again
 from ._same_result import reuse
 from ._second_forward_examples import LAYER, WITHOUT_GRADIENTS, backward, linear
 from ._unused_records import places_of, unused_runs
@@ -64,11 +70,14 @@ def check(
     reused: Reused | None,
     lines: Lines | None,
     sites: CallSites,
+    metric: MetricPasses | None,
     *,
     min_share: float = 0.02,  # a line to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
     if reused:
-        yield from _without_gradients(price, reused, forwards, lines, min_share)
+        yield from _without_gradients(price, reused, forwards, lines, sites, min_share)
+    if metric:
+        yield from after_the_update(price, metric.ops, lines, sites, min_share)
     runs = [run for run in forwards.runs if run.repeated >= _THE_SAME and len(run.rows) >= _OPS]
     # What runs once in a window of many steps may be an accident of where the window ends.
     if len(runs) < min(_OFTEN, price.ops.steps.count):
@@ -97,7 +106,12 @@ def check(
 
 
 def _without_gradients(
-    price: Price, reused: Reused, forwards: UnfollowedForwards, lines: Lines | None, min_share: float
+    price: Price,
+    reused: Reused,
+    forwards: UnfollowedForwards,
+    lines: Lines | None,
+    sites: CallSites,
+    min_share: float,
 ) -> Iterator[Finding]:
     """Passes that run again without gradients, one a step: a third repeats the first as the second does."""
     trace, steps = price.ops.trace, price.ops.steps
@@ -105,17 +119,18 @@ def _without_gradients(
     ran = len(np.unique(steps.step_of(trace.events.start_ns[again])))
     if ran < min(_OFTEN, steps.count):
         return
-    work = reuse(price, reused, lines, again, first)
+    work = reuse(price, reused, lines, np.unique(again), np.unique(first))
     if not work.is_material(price, min_share):
         return
-    asked = called(trace, lines, again, first)
+    where = asked(trace, lines, sites, again, first)
+    at = place(next(iter(where), None))
     yield Finding(
         message=(
-            f"The training forward pass is repeated without gradients {often(ran / steps.count)}{place(asked)}, on "
-            f"the same tensors with the same weights: {each_step(price, work.us)}."
+            f"The training forward pass is repeated without gradients {often(ran / steps.count)}{at}, on the same "
+            f"tensors with the same weights: {each_step(price, work.us)}."
         ),
         saving=work.saving,
-        where=tuple(dict.fromkeys(one for one in (asked, *work.where) if one)),
+        where=tuple(dict.fromkeys((*where, *work.where))),
         facts={"forward_us": work.us, "per_step": ran / steps.count, "ops": len(work.rows) / steps.count},
         fix=_FIRST_OUTPUT,
         claims=work.claims,
@@ -152,6 +167,7 @@ _SOLVER: dict[str, Any] = {
 
 EXAMPLES = [
     *WITHOUT_GRADIENTS,
+    *AFTER_THE_UPDATE,
     Example(
         "the accuracy comes from a pass of its own",
         draw(
@@ -230,7 +246,7 @@ EXAMPLES = [
         near_miss=True,
     ),
     Example(
-        "the metric is taken after the optimizer step: other weights, other numbers",
+        "a pass with gradients after the optimizer step, of which nobody saw what it reads",
         draw(
             """
             step   [1                                 ][2                                 ]

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from itertools import pairwise
 
-from advisor.analyses.dataflow.value_numbering import Op, Ref, written
+from advisor.analyses.dataflow.value_numbering import Op, Ref, is_view
 from advisor.capture.record import EqualLayers
 
 # Fewer are parts of one layer, most often: the gates of a unit; query, key and value of one head.
@@ -151,8 +151,8 @@ def _group(ops: Sequence[Op], waits: Sequence[Sequence[int]], layers: list[int])
     joined = [layers, *_joined(ops, needs, layers, met)]
     mine = {at for one in joined for at in one}
     others = [at for at in range(layers[0], max(mine) + 1) if at not in mine]
-    views = [at for at in others if _is_view(ops[at])]
-    left = [at for at in others if not _is_view(ops[at])]
+    views = [at for at in others if is_view(ops[at])]
+    left = [at for at in others if not is_view(ops[at])]
     before = _repeated(ops, [at for at in left if at not in needs], len(layers))
     if len(left) - sum(map(len, before)) > _FOREIGN * len(layers):
         return None
@@ -195,9 +195,3 @@ def _repeated(ops: Sequence[Op], ats: Sequence[int], layers: int) -> list[list[i
     for at in ats:
         by_form[_form(ops[at])].append(at)
     return [one for one in by_form.values() if len(one) >= layers - 1]
-
-
-def _is_view(op: Op) -> bool:
-    """Whether an op only looks at a tensor in another form."""
-    given = {ref.storage for argument in op.inputs for ref in argument}
-    return bool(op.outputs) and not written(op) and all(ref.storage in given for ref in op.outputs)

@@ -12,6 +12,7 @@ from advisor.analyses.dataflow import (
     data_dependencies,
     diagonals,
     equal_layers,
+    equal_passes,
     frozen_features,
     outward_results,
     partial_sorts,
@@ -22,6 +23,7 @@ from advisor.analyses.dataflow import (
     static_coordinates,
     static_messages,
     unread_rows,
+    updated_weights,
     value_numbering,
 )
 from advisor.analyses.dataflow.observed_steps import ObservedSteps
@@ -71,6 +73,7 @@ def judged(observed: ObservedSteps) -> JudgedOps:
         names=list(index),
         ops=[index[name] for name in found.ops],
         again=found.again,
+        updated=updated_weights.find(steps, known, still, found.again),
         constant=found.constant,
         unread=[(one.op, one.reader, one.read) for one in unread],
         waits=waits,
@@ -85,6 +88,7 @@ def judged(observed: ObservedSteps) -> JudgedOps:
         leaving=list(outward.leaving),
         onward=list(outward.onward),
         layers=equal_layers.find(steps[-1], waits, known),
+        passes=equal_passes.find(steps[-1], waits, known, outward.leaving, [at for at, _ in found.again]),
         casts=found.casts,
         messages=list(static_messages.find(steps[-1], observed.resting)),
         features=_features(observed, known, still),

@@ -42,7 +42,7 @@ class Reused:
         if not (len(again) or len(constant) or seen.casts) or not observed.places:
             return cls(nothing, nothing, nothing, nothing.astype(bool), nothing, observed.share)
         before = (observed.places[0], *observed.places)
-        pairs = [_pairs(at, last, again) for at, last in zip(observed.places, before, strict=False)]
+        pairs = [paired(at, last, again) for at, last in zip(observed.places, before, strict=False)]
         lasting = np.concatenate([one[one >= 0] for one in (at[constant] for at in observed.places)])
         roots = _roots(trace.events, observed.rows)
         cast, ops = _casts(trace.events, observed, nesting)
@@ -51,7 +51,7 @@ class Reused:
         return cls(ops, both[:, 0], both[:, 1], both[:, 2] > 0, lasting, observed.share)
 
 
-def _pairs(at: Ints, before: Ints, again: Ints) -> Ints:
+def paired(at: Ints, before: Ints, again: Ints) -> Ints:
     """(n, 3) the rows of one step that compute again, those that had, and whether these are of the step before."""
     over = again[:, 1] < 0
     first = np.where(over, before[again[:, 1]], at[again[:, 1]])

@@ -6,15 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.analyses.base.nesting import Nesting
-from advisor.analyses.base.steps import Steps
-from advisor.analyses.dataflow.forwards_without_backward import live_ops
+from advisor.analyses.dataflow.needs import Needs
 from advisor.analyses.dataflow.observed_ops import ObservedOps
-from advisor.computed import Missing
 from advisor.trace.events import Ints, Mask, Trace
-from advisor.trace.op_names import AUTOGRAD_NODE
-
-_ELSEWHERE = (AUTOGRAD_NODE, "Optimizer.step#", "enumerate(DataLoader)#")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,44 +24,16 @@ class SideResults:
     ops: Ints
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps, nesting: Nesting, observed: ObservedOps) -> SideResults:
-        """The rows. Raises Missing where it was not observed which tensors ops read."""
-        seen = observed.seen
-        if seen.leaving is None or len(seen.waits) != len(seen.ops) or any(0 in waits for waits in seen.waits):
-            raise Missing("it was not recorded where the results of ops go; capture the run with `advisor run`")
-        events = trace.events
-        trained = np.zeros(len(events), bool)
-        trained[live_ops(trace, steps, nesting)] = True
-        trained = nesting.ancestor(trained) >= 0
-        elsewhere = nesting.ancestor(events.named(*_ELSEWHERE)) >= 0
-        sources = [[at - back for back in backs] for at, backs in enumerate(seen.waits)]
-        for made, reader in seen.onward:
-            sources[reader].append(made)
-        known = [(rows >= 0) & ~elsewhere[rows] for rows in observed.places]
-        # What the last op of the window recorded is not seen in it, but in the steps before.
-        live = np.any([here & trained[rows] for here, rows in zip(known, observed.places, strict=True)], axis=0)
-        chosen: dict[bytes, Mask] = {}  # the steps of a window know the same ops, but for a few
+    def compute(cls, trace: Trace, observed: ObservedOps, needs: Needs) -> SideResults:
+        """The rows. Missing where it is not known what the training needs."""
+        chosen: dict[bytes, Mask] = {}
         found = []
-        for here, rows in zip(known, observed.places, strict=True):
-            if (same := here.tobytes()) not in chosen:
-                needed = _needed(np.flatnonzero(~here | live).tolist() + seen.leaving, sources)
-                chosen[same] = _of_the_step(needed, live.tolist(), sources)
+        for needed, rows in zip(needs.needed, observed.places, strict=True):
+            if (same := needed.tobytes()) not in chosen:
+                chosen[same] = _of_the_step(needed.tolist(), needs.live.tolist(), needs.sources)
             found.append(rows[chosen[same]])
         rows = np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
-        return cls(rows[~events.exactly("aten::item")[rows]])
-
-
-def _needed(needed: list[int], sources: list[list[int]]) -> list[bool]:
-    """For each op whether the training needs it, or may: these, and all whose results they read."""
-    found = [False] * len(sources)
-    for at in needed:
-        found[at] = True
-    while needed:
-        new = [source for source in sources[needed.pop()] if not found[source]]
-        for source in new:
-            found[source] = True
-        needed += new
-    return found
+        return cls(rows[~trace.events.exactly("aten::item")[rows]])
 
 
 def _of_the_step(needed: list[bool], live: list[bool], sources: list[list[int]]) -> Mask:

@@ -240,6 +240,12 @@ def _written(name: str, schema: str, count: int, training: bool) -> tuple[int, .
     )
 
 
+def is_view(op: Op) -> bool:
+    """Whether an op only looks at a tensor in another form."""
+    given = {ref.storage for argument in op.inputs for ref in argument}
+    return bool(op.outputs) and not written(op) and all(ref.storage in given for ref in op.outputs)
+
+
 def reads_form(op: Op) -> bool:
     """Whether an op looks at the form of what it is given, and not at what it holds."""
     return op.name in _FORM_ALONE or bool(_LIKE.match(op.name))

@@ -6,7 +6,17 @@ same keys as plain JSON, without importing this package (it must not import msgs
 
 from advisor.capture.record.calibration import Measured
 from advisor.capture.record.code_place import CodePlace, TextBlock
-from advisor.capture.record.dataflow import ALIVE, ASKS, SAME, WRITTEN, Dataflow, EqualLayers, Features, JudgedOps
+from advisor.capture.record.dataflow import (
+    ALIVE,
+    ASKS,
+    SAME,
+    WRITTEN,
+    Dataflow,
+    EqualLayers,
+    EqualPasses,
+    Features,
+    JudgedOps,
+)
 from advisor.capture.record.held_memory import HeldVariable, KeptGraphs, OutOfMemory
 from advisor.capture.record.rank import RankRecord, Settings
 from advisor.capture.record.run_file import SCHEMA, VERSION, RunRecord, read
@@ -27,6 +37,7 @@ __all__ = [
     "Dataflow",
     "DenseMatrix",
     "EqualLayers",
+    "EqualPasses",
     "Features",
     "HeldVariable",
     "JudgedOps",

@@ -69,6 +69,18 @@ class EqualLayers(msgspec.Struct, frozen=True):
     same_input: bool = True
 
 
+class EqualPasses(msgspec.Struct, frozen=True):
+    """Passes of several batches through the same layers, of which none needs what another made.
+
+    starts  the first op of each;  ops: how many ops follow each other in each, the same ones in the same order
+    views   which of these only look at a tensor in another form, counted from the first
+    """
+
+    starts: list[int]
+    ops: int
+    views: list[int] = []
+
+
 class JudgedOps(msgspec.Struct, frozen=True):
     """Conclusions from the observed steps (`advisor/analyses/dataflow/judged_steps.py`).
 
@@ -77,6 +89,7 @@ class JudgedOps(msgspec.Struct, frozen=True):
     names, ops   the outermost ops of one step on the loop's thread, in order, as indices into names
     again        (op, the earlier op that computed the same result from the same inputs), as indices into ops; a
                  negative index counts from the end of the previous step
+    updated      the same but for weights that an optimizer has written between the two
     constant     ops, outside of fetches and optimizers, that read only Python numbers and tensors that the script held
                  for many steps and that nothing wrote, in the same form in both steps
     unread       (op that computes row by row, the op that selects rows of its result, share of rows selected), if
@@ -96,11 +109,13 @@ class JudgedOps(msgspec.Struct, frozen=True):
     leaving      ops whose results leave the step as more than one number, or may; None: not searched for
     onward       (op, the op that reads its result in the next step)
     layers       equal layers that run one after the other, of which none needs another's result
+    passes       passes through the same layers one after the other, of which none needs another's result
     """
 
     names: list[str] = []
     ops: list[int] = []
     again: list[tuple[int, int]] = []
+    updated: list[tuple[int, int]] = []
     constant: list[int] = []
     unread: list[tuple[int, int, float]] = []
     waits: list[list[int]] = []
@@ -112,6 +127,7 @@ class JudgedOps(msgspec.Struct, frozen=True):
     leaving: list[int] | None = None
     onward: list[tuple[int, int]] = []
     layers: list[EqualLayers] = []
+    passes: list[EqualPasses] = []
     casts: list[tuple[int, int, int, int]] = []
     messages: list[tuple[int, int, int]] = []
     features: Features | None = None  # None: there are none, or they were not searched for

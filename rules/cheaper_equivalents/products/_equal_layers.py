@@ -60,15 +60,22 @@ class LayersInTurn:
     same_input: bool
 
 
-def layers_in_turn(price: Price, observed: ObservedOps, groups: Sequence[EqualLayers]) -> LayersInTurn | None:
-    """What these groups take in the profiled steps; None where the steps did not run them."""
+def layers_in_turn(
+    price: Price, observed: ObservedOps, groups: Sequence[EqualLayers], *, few_samples: bool = False
+) -> LayersInTurn | None:
+    """What these groups take in the profiled steps; None where the steps did not run them.
+
+    few_samples: the layers share their weights, and each is called on few samples. Products are then slow without
+    waiting, as they read the weights for little work; convolutions stay as long as recorded, whatever their work is,
+    and so does what interrupted them.
+    """
     ops, count = price.ops, price.ops.steps.count
-    layers = _rows(observed, [at for one in groups for at in one.layers])
+    layers = rows_at(observed, [at for one in groups for at in one.layers])
     joined = [at for one in groups for each in one.ops for at in each]
-    work = np.unique(np.concatenate((layers, _rows(observed, joined))))
+    work = np.unique(np.concatenate((layers, rows_at(observed, joined))))
     if not len(layers):
         return None
-    forward = np.unique(np.concatenate((work, _rows(observed, [at for one in groups for at in one.views]))))
+    forward = np.unique(np.concatenate((work, rows_at(observed, [at for one in groups for at in one.views]))))
     nodes = _nodes(ops, forward)
     alike = sum(1 + len(one.ops) for one in groups)
     return LayersInTurn(
@@ -77,12 +84,12 @@ def layers_in_turn(price: Price, observed: ObservedOps, groups: Sequence[EqualLa
         rows=layers,
         spans=_spans(ops, np.concatenate((forward, nodes))),
         kept=alike / (sum(len(one.layers) for one in groups) + len(joined)),
-        work_us=_work_us(price, np.concatenate((work, nodes[~ops.events.named(*_PARTS)[nodes]]))),
+        work_us=_work_us(price, np.concatenate((work, nodes[~ops.events.named(*_PARTS)[nodes]])), few_samples),
         same_input=all(one.same_input for one in groups),
     )
 
 
-def _rows(observed: ObservedOps, ats: Sequence[int]) -> Ints:
+def rows_at(observed: ObservedOps, ats: Sequence[int]) -> Ints:
     """Events of these places of the observed step in all profiled steps that have them."""
     found = [rows[np.asarray(ats, np.int64)] for rows in observed.places] if len(ats) else []
     rows = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
@@ -118,7 +125,7 @@ def _spans(ops: StepOps, rows: Ints) -> Intervals:
     return union(start_ns[mine[np.append(0, ends + 1)]], end_ns[mine[np.append(ends, len(mine) - 1)]])
 
 
-def _work_us(price: Price, rows: Ints) -> tuple[float, float]:
+def _work_us(price: Price, rows: Ints, few_samples: bool) -> tuple[float, float]:
     """(least, most) µs per step of what the ops in these rows do besides being called, in one op for all.
 
     Products at the rate of this machine (least: of all cores; most: of one), times what joined ones were measured to
@@ -138,14 +145,16 @@ def _work_us(price: Price, rows: Ints) -> tuple[float, float]:
         took_us = events.dur_ns[same] / 1e3
         flops = operations_of(events, same[0]) or 0.0
         bare = (product if flops else call) + known.profiler_row_us.low * float(np.median(held[same]))
-        typical = max(float(np.median(took_us)) - bare, 0.0)
+        median = float(np.median(took_us))
+        typical = max((float(took_us.mean()) if few_samples else median) - bare, 0.0)
         best = _JOINED[0] * flops / (1e3 * quick.high) if flops else max(float(took_us.min()) - bare, 0.0)
-        worst = _JOINED[1] * flops / (1e3 * slow.low) if flops else typical
+        stays = not flops or (few_samples and "convolution" in events.text(same[0]))
+        worst = typical if stays else _JOINED[1] * flops / (1e3 * slow.low)
         least += len(same) * min(best, typical)
         most += len(same) * min(worst, typical)
         if events.text(same[0]) in _PRODUCTS:  # a convolution's call takes far longer than a small one's work
             taken += float(took_us.sum())
-            explained += len(same) * (flops / (1e3 * slow.low) + bare)
+            explained += len(same) * (median if few_samples else flops / (1e3 * slow.low) + bare)
     if taken * price.scale.factor > _BUSY * explained > 0:
         raise Missing(
             f"matrix products took {taken * price.scale.factor / explained:.0f} times as long as their work "

@@ -61,6 +61,37 @@ def test_a_pass_under_no_grad_is_second_where_it_reads_what_the_trained_one_read
     assert said(before=model).status == "clear"
 
 
+def test_a_pass_after_the_update_is_second_where_it_reads_the_batch_and_ends_in_a_number(tmp_path: Path) -> None:
+    """Not for another batch or other weights, not where its output is kept, and not with other running statistics."""
+    model, other, elsewhere = network(), network(), torch.randn(512, 64)
+    kept: list[Any] = []
+
+    def figure(output: Any) -> float:
+        return float(output.detach().abs().mean())
+
+    def said(after: Any, trained: Any = model) -> Any:
+        optimizer = torch.optim.SGD([*trained.parameters()], lr=1e-3)
+
+        def step() -> None:
+            x = torch.randn(512, 64)
+            optimizer.zero_grad()
+            trained(x).square().mean().backward()
+            optimizer.step()
+            after(x)
+
+        return outcome("second-forward", step, tmp_path, observed(tmp_path, step).record)
+
+    found = said(lambda x: figure(without_gradients(model)(x)))
+    assert found.status == "found"
+    assert (found.findings[0].facts["per_step"], found.findings[0].facts["ops"]) == (1, 5)
+    assert said(lambda x: figure(model(x))).status == "found"
+    assert said(lambda x: figure(model(elsewhere))).status == "clear"
+    assert said(lambda x: figure(other(x))).status == "clear"
+    assert said(lambda x: kept.append(without_gradients(model)(x).argmax(1))).status == "clear"
+    counting = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.BatchNorm1d(512), torch.nn.Linear(512, 512))
+    assert said(lambda x: figure(without_gradients(counting)(x)), counting).status == "clear"
+
+
 def test_an_evaluation_is_told_from_a_second_forward_by_its_shapes(tmp_path: Path) -> None:
     model, validation = network(), torch.randn(2048, 64)
     step = trained(model, lambda x: model(validation))
