@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.fixing import origins, source_text
+from advisor.fixing import framework_calls, origins, source_text
 from advisor.fixing.origins import Origins
 from advisor.fixing.source_text import Argument, Change, Text, arguments_of, text_of
 from advisor.model import Treatment
@@ -107,6 +107,20 @@ def _optimizer(file: _File, treatment: Treatment) -> list[Change]:
 def _parallel(file: _File, treatment: Treatment) -> list[Change]:
     call = _call(file, ("DistributedDataParallel", "DDP"))
     return _with_arguments(file, call, treatment.arguments, (), _PARALLEL)
+
+
+def _framework_call(file: _File, treatment: Treatment) -> list[Change]:
+    """Arguments of a framework's own class, as `framework_calls.OwnCall.edit` holds them."""
+    of, names = treatment.arguments, treatment.arguments["names"]
+    call = _call(file, names, of["packages"])
+    given = _given(file, call, ())
+    for name, values in of["instead"].items():
+        if name in given and not any(_is(given[name], value) for value in values):
+            raise NoEditError(f"`{name}` is {ast.unparse(given[name])}, which is another choice")
+    for name in of["undone"]:
+        if name not in given:
+            raise NoEditError(f"{_named(call)}() is not given `{name}`")
+    return _with_arguments(file, call, of["arguments"], of["without"])
 
 
 def _threads(file: _File, treatment: Treatment) -> list[Change]:
@@ -217,6 +231,7 @@ _EDITS: dict[str, Callable[[_File, Treatment], list[Change]]] = {
     "batch": _batch,
     "calls": _calls_out,
     "ddp": _parallel,
+    framework_calls.EDIT: _framework_call,
     "in_float32": _in_float32,
     "kept_on_device": _kept_on_device,
     "loader": _loader,
@@ -244,15 +259,20 @@ def _blocks(tree: ast.AST) -> list[list[ast.stmt]]:
     return [value for value in values if isinstance(value, list)]
 
 
-def _call(file: _File, names: Sequence[str]) -> ast.Call:
-    """The call of torch's class or function at one of the lines, else the only one there is."""
-    calls = [call for call in _calls(file.tree) if file.origins.torchs(call.func, names)]
+def _call(file: _File, names: Sequence[str], packages: Sequence[str] = ()) -> ast.Call:
+    """The call of torch's, or of these packages', class or function at one of the lines, else the only one there is."""
+    calls = [
+        call
+        for call in _calls(file.tree)
+        if (file.origins.of_packages(call.func, names, packages) if packages else file.origins.torchs(call.func, names))
+    ]
     near = [call for call in calls if any(call.lineno <= line <= (call.end_lineno or 0) for line in file.lines)]
     one = (near or calls)[0] if len(near or calls) == 1 else None
     if one is None:
         others = [file.origins.dotted(call.func) or _named(call) for call in _calls(file.tree) if _named(call) in names]
         if not calls and others:
-            raise NoEditError(f"{_named_of(others)} is not torch's")
+            whose = f"that of {packages[0]}" if packages else "torch's"
+            raise NoEditError(f"{_named_of(others)} is not {whose}")
         raise NoEditError(f"{len(near or calls)} calls of {' or '.join(names)}: it is not known which one")
     if not file.text.holds(one):
         raise NoEditError(f"{_named(one)}() at line {one.lineno} stands in a text, where it cannot be changed")

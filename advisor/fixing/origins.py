@@ -38,6 +38,11 @@ class Origins:
             return False
         return first == "torch" if rest else first not in self.own
 
+    def of_packages(self, node: ast.expr, names: Collection[str], packages: Collection[str]) -> bool:
+        """Whether this is a class or function of one of these names that is imported from one of these packages."""
+        dotted = self.dotted(node)
+        return dotted.partition(".")[0] in packages and dotted.rpartition(".")[2] in names
+
     def set_elsewhere(self, value: ast.expr) -> bool:
         """Whether a value comes from a variable or an option, so that a number in its place would leave that unused."""
         names = (node.id for node in ast.walk(value) if isinstance(node, ast.Name))

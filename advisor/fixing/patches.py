@@ -58,7 +58,7 @@ def of_finding(report: Report, finding: Finding, root: Path, made_s: float = mat
 
 def _write(patches: Patches, finding: Finding, report: Report, root: Path) -> None:
     fix = finding.fix
-    change = (fix.treatment or fix.edit) if fix else None
+    change = (fix.edit or fix.treatment) if fix else None
     if change is None:
         raise NoEditError("edit it by hand: the report has the lines")
     scripts = [word for word in report.run.command if word.endswith(".py")][:1]

@@ -31,7 +31,8 @@ class Fix:
 
     risk       exact: same numbers; numerics: results differ by rounding; semantics: the training itself changes
     treatment  the same change without an edit, if there is one
-    edit       if there is none: the change as `advisor.fixing.edits` writes it into the script
+    edit       the change as `advisor.fixing.edits` writes it into the script, where the treatment does not say that:
+               there is none, or a framework has an argument of its own for it
     """
 
     title: str

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from advisor.fixing import framework_calls
 from advisor.fixing.edits import NoEditError, edit
 from advisor.fixing.patches import diff_of, text_of
 from advisor.model import Treatment, Trial
@@ -135,12 +136,18 @@ def lines_to_change(tuned: Tuned, script: Path | None) -> tuple[str, list[str]]:
         wanted = Treatment("batch", {"size": sizes[0]}) if one.name == "batch" and sizes else one
         try:
             before = before or text_of(script)
-            after = edit(after or before, (), wanted)
+            after = edit(after or before, (), _in_script(after or before, wanted))
         except NoEditError as failure:
             left.append(f"{option(wanted).removeprefix('--with ')} ({failure})")
     if before is None or after is None:
         return "", left
     return diff_of(script, before, after), left
+
+
+def _in_script(text: str, wanted: Treatment) -> Treatment:
+    """The change as an argument of a framework's class that the script names, where it has one for it."""
+    own = (one for one in framework_calls.of_all(wanted) if any(f"{name}(" in text for name in one.names))
+    return next((one.edit for one in own if one.packages[0] in text), wanted)
 
 
 def as_data(tuned: Tuned) -> dict[str, Any]:

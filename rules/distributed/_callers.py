@@ -91,7 +91,10 @@ def of_script(price: Price, callers: Callers, lines: Lines | None, min_share: fl
         return
     steps, scale = price.ops.steps, price.scale
     spent = price.ops.events.dur_ns[script.rows].astype(float)
+    sites = CallSites.compute(price.ops.trace, lines) if lines is not None else None
     for found in _by_line(price, script, lines):
+        if sites and found.where and sites.runs_training(found.where):
+            continue  # Lightning asks in each step whether to end, the Trainer of Transformers for a batch's tokens
         part = float(spent[found.at].sum() / max(spent.sum(), 1e-9))
         exposed_us, calls = part * script.exposed_us, len(found.at) / steps.count
         if exposed_us < min_share * steps.step_us:

@@ -22,10 +22,17 @@ _ASKED = """
     cpu           [A    ]                            [A    ]
     cpu 2            [G     ]     [H       ]            [G     ]     [H       ]
     """
+# The same below one line (Y), which calls a framework's loop; and below one of its own (Z) in the function it calls.
+_RUN = _ASKED.replace(
+    "    cpu    [F  ]",
+    """    cpu    [Y                                ][Y                                ]
+    cpu                         [Z    ]                            [Z    ]
+    cpu    [F  ]""",
+)
 _STORED = Ev("torch::autograd::AccumulateGrad")
 
 
-def _drawn(text: str, elements: int, times: int = 1, asked: str = "") -> Drawing:
+def _drawn(text: str, elements: int, times: int = 1, asked: str = "", *, own_line: bool = False) -> Drawing:
     shape: dict[str, Any] = {"dtypes": ["float"]}
     names: dict[str, Any] = {
         "F": FORWARD,
@@ -38,7 +45,13 @@ def _drawn(text: str, elements: int, times: int = 1, asked: str = "") -> Drawing
         names |= {"M": Ev("c10d::barrier"), "H": Ev("gloo:barrier", GLOO.cat)}
     elif asked:
         names |= {"M": Ev(f"c10d::{asked}", dims=[[2]], **shape), "H": Ev(GLOO.name, GLOO.cat, dims=[[2]], **shape)}
+    if "Y" in text:
+        names |= {"Y": _line(20, "<module>"), "Z": _line(9, "training_step") if own_line else Ev("aten::detach")}
     return draw(text, us=1000, world_size=2, **names)
+
+
+def _line(number: int, function: str) -> Ev:
+    return Ev(f"advisor:line|train.py|{number}|{function}", "user_annotation")
 
 
 def _ddp(bucket_bytes: int) -> dict[str, Any]:
@@ -52,6 +65,22 @@ CALLERS = [
         facts=_ddp(25 << 20),
         saves_us=(0, 12_000),
         says=("`all_reduce` runs once a step", "in addition to the reductions of DistributedDataParallel"),
+    ),
+    Example(
+        "the same at a line of the script below a framework's loop",
+        _drawn(_ASKED, 500_000, asked="allreduce_"),
+        facts=_ddp(25 << 20),
+        lines=_drawn(_RUN, 500_000, asked="allreduce_", own_line=True),
+        saves_us=(0, 12_000),
+        says=("`all_reduce` runs once a step at train.py:9",),
+    ),
+    Example(
+        "a broadcast in each step by a framework's loop, at no line of the script but the one that calls the loop",
+        _drawn(_ASKED, 500_000, asked="broadcast_"),
+        facts=_ddp(25 << 20),
+        lines=_drawn(_RUN, 500_000, asked="broadcast_"),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "a barrier in each step",

@@ -8,9 +8,10 @@ experts, embedding tables) is derived from the names of process groups and from 
 `fully_shard`, functional collectives as DTensor uses them, compiled code. The library (DistributedDataParallel,
 fully_shard, FullyShardedDataParallel, DeepSpeed, Megatron, torchrec) is derived from the names of events, modules and
 process groups. With DistributedDataParallel, collectives called by the script (metrics, logging, barriers) are
-distinguished from those of its reducer, which run when a gradient was stored. The latency and the time per byte of
-collectives are fitted to the sizes that occur. Waits between pipeline stages are reported by the rule
-pipeline-bubbles, from the traces of all stages.
+distinguished from those of its reducer, which run when a gradient was stored. Those that a framework's loop calls by
+itself (Lightning broadcasts in each step whether to end) are not reported: no line of the script asks for them. The
+latency and the time per byte of collectives are fitted to the sizes that occur. Waits between pipeline stages
+are reported by the rule pipeline-bubbles, from the traces of all stages.
 
 ## Why it costs time
 While gradients are sent, the device computes nothing. Even the smallest collective takes its latency: a metric of four

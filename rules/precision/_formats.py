@@ -74,7 +74,7 @@ def faster(device: Device, settings: Settings, matmuls: Matmuls, least_us: float
     mixed = settings.autocast or is_mixed(matmuls)
     if not matmuls.on_device:
         # Unknown is not "has it": without the instructions bf16 is slower than fp32.
-        return _autocast("cpu", "bf16", _CPU_GAIN, settings.framework) if settings.cpu_bf16 and not mixed else None
+        return _autocast("cpu", "bf16", _CPU_GAIN) if settings.cpu_bf16 and not mixed else None
     hardware = lookup(device.name, device.capability)
     if hardware is None:
         named = device.name or "this device"
@@ -98,7 +98,7 @@ def faster(device: Device, settings: Settings, matmuls: Matmuls, least_us: float
         return None
     gain = _capped(_HALF_GAIN, hardware.half_tflops, hardware)
     if hardware.bf16:
-        return _autocast("cuda", "bf16", gain, settings.framework)
+        return _autocast("cuda", "bf16", gain)
     return _scaled_fp16(gain, settings.framework)
 
 
@@ -121,25 +121,8 @@ def _capped(gain: tuple[float, float], tflops: float | None, hardware: Hardware)
     return min(gain[0], most), most
 
 
-# What the frameworks call mixed precision: their loops enter autocast, and scale the loss, by themselves.
-_WORDS = {
-    "lightning": ("trainer = Trainer(...)", 'trainer = Trainer(..., precision="{0}-mixed")'),
-    "transformers": ("TrainingArguments(...)", "TrainingArguments(..., {0}=True)"),
-    "accelerate": ("accelerator = Accelerator()", 'accelerator = Accelerator(mixed_precision="{0}")'),
-}
-
-
-def _mixed(name: str, framework: str | None) -> Fix | None:
-    """The framework's own word for mixed precision; None where the script turns the loop itself."""
-    if framework not in _WORDS:
-        return None
-    before, after = _WORDS[framework]
-    lightning = {"fp16": "16"}.get(name, name) if framework == "lightning" else name
-    return Fix(f"Train in mixed precision ({name})", "numerics", before, after.format(lightning))
-
-
-def _autocast(device_type: str, name: str, gain: tuple[float, float], framework: str | None) -> Way:
-    fix = _mixed(name, framework) or Fix(
+def _autocast(device_type: str, name: str, gain: tuple[float, float]) -> Way:
+    fix = Fix(
         "Run the forward pass and the loss under autocast in bf16",
         "numerics",
         "loss = criterion(model(x), y)",
@@ -150,12 +133,14 @@ def _autocast(device_type: str, name: str, gain: tuple[float, float], framework:
 
 
 def _scaled_fp16(gain: tuple[float, float], framework: str | None) -> Way:
-    fix = _mixed("fp16", framework) or Fix(
+    fix = Fix(
         "Run the forward pass and the loss under autocast in fp16, with loss scaling",
         "numerics",
         "loss = criterion(model(x), y)\nloss.backward()\noptimizer.step()",
         'scaler = torch.amp.GradScaler("cuda")  # once, before the loop\n'
         'with torch.autocast("cuda", dtype=torch.float16):\n    loss = criterion(model(x), y)\n'
         "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
+        # A framework has an option for it, which can be written; in a loop of the script's own it is several lines.
+        edit=Treatment("autocast", {"dtype": "float16"}) if framework else None,
     )
     return Way("fp16", gain, fix)

@@ -141,6 +141,7 @@ def test_lightning(tmp_path: Path) -> None:
     # Sanity check before training: 2 batches; then 4 after each of two epochs.
     assert (steps["source"], steps["count"], steps["eval_count"]) == ("loader", 80, 10)
     assert done.rank["settings"]["framework"] == "lightning"
+    assert not done.rank["optimizers"][0].get("made_by")
     assert len(done.step_rows()) >= 5
     assert not done.rank["files"][0]["partial"]
 
@@ -155,7 +156,27 @@ def test_hugging_face_trainer(tmp_path: Path, accumulate: str, expected: int) ->
     steps = done.rank["steps"]
     assert (steps["source"], steps["count"], steps["optimizer_steps"]) == ("loader", expected, expected)
     assert done.rank["settings"]["framework"] == "transformers"
+    assert {one["made_by"] for one in (*done.rank["loaders"], *done.rank["optimizers"])} == {"transformers"}
     assert not done.rank["files"][0]["partial"]
+
+
+@pytest.mark.complete
+@pytest.mark.parametrize("launched", [False, True])
+def test_lightning_on_two_ranks(tmp_path: Path, launched: bool) -> None:
+    """Ranks that Lightning or torchrun starts; a loader that it makes again with its own sampler keeps its line."""
+    needs("lightning")
+    words = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2") if launched else ()
+    start = (sys.executable, *words) if launched else ()
+    done = capture(tmp_path / "out", *start, SCRIPTS / "with_lightning_ddp.py", launcher=launched, cwd=tmp_path)
+    assert done.status == 0, done.err
+    ranks = done.record["ranks"]
+    assert [(rank["rank"], rank["steps"]["count"]) for rank in ranks] == [(0, 80), (1, 80)]
+    text = (SCRIPTS / "with_lightning_ddp.py").read_text().splitlines()
+    for rank in ranks:
+        (loader,) = rank["loaders"]
+        assert loader["sampler"] == "DistributedSampler"
+        assert "DataLoader(data" in text[loader["line"] - 1]
+        assert rank["settings"]["set_at"]["ddp"]["made_by"] == "lightning"
 
 
 @pytest.mark.complete

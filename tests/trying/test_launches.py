@@ -74,6 +74,49 @@ def pair_of(folder: Path, words: tuple[str, ...], script: str) -> Measured:
     return measure(base, session.side_of(base, (Treatment("environment", {"PAUSE": "0.003"}),)))
 
 
+WRAPPED = (
+    START
+    + """
+torch.distributed.init_process_group("gloo")
+model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(8, 2), nn.BatchNorm1d(2)))
+logged = model._get_ddp_logging_data()
+with open(f"rank-{torch.distributed.get_rank()}", "w") as file:
+    print(logged["bucket_cap_bytes"], model.gradient_as_bucket_view, model.static_graph, file=file)
+    print(logged["broadcast_buffers"], file=file)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(torch.distributed.get_rank())
+for _ in range(10_000):"""
+    + STEP
+)
+
+
+@pytest.mark.torch
+@pytest.mark.complete
+def test_arguments_of_ddp_reach_both_ranks(tmp_path: Path) -> None:
+    """All that are tried of DistributedDataParallel at once: the same losses, each once, and nothing is left of a rank.
+
+    A static graph reads autograd's engine within the first backward pass, which is none of its own.
+    """
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(WRAPPED)
+    arguments = {"bucket_cap_mb": 1, "gradient_as_bucket_view": True, "static_graph": True, "broadcast_buffers": False}
+    seeds = {"name": "seeds", "arguments": {"value": 0}}
+    losses, said = [], []
+    for wanted in ([seeds], [seeds, {"name": "ddp", "arguments": arguments}]):
+        settings = {"treatments": wanted, "losses": 100, "whole": True}
+        with Runner((sys.executable, *TORCHRUN), tmp_path, environment(), settings) as process:
+            process.ready()
+            process.turn(20)
+            facts = process.facts()
+        losses.append(facts["losses"][:20])
+        said.append([(tmp_path / f"rank-{rank}").read_text().split() for rank in (0, 1)])
+        assert left_in(tmp_path) == []
+    assert said[0] == [[str(25 << 20), "False", "False", "1"]] * 2
+    assert said[1] == [[str(1 << 20), "True", "True", "0"]] * 2
+    assert facts["reached"] == ["DistributedDataParallel"]
+    assert losses[0] == losses[1]
+
+
 # As torchrun does, each in a session of its own, but without an end, and with a folder for logs that stays.
 LAUNCHER = """
 import os, subprocess, sys

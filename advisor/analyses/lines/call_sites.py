@@ -73,6 +73,11 @@ class CallSites:
         named = {(source.file, source.line) for source in where}
         return tuple(self.sources[place] for place in self._above(ns, set(ns))[-1:] if place not in named)
 
+    def runs_training(self, source: Source) -> bool:
+        """Whether the training runs below this line: what it leads to without a deeper one is a library's."""
+        place, total = (source.file, source.line), sum(self.spent_ns.values())
+        return sum(ns for stack, ns in self.spent_ns.items() if place in stack) > RUNS_TRAINING * max(total, 1)
+
     def where_apart(self, rows: Ints) -> Source | None:
         """The line that led to these events, if other lines call the same code; None if there is only one path."""
         ns: Counter[Stack] = Counter()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import FrameType
 from typing import Any
 
-# Frames between the read of the engine and the function that holds the losses.
-_NEAR = 8
+_OURS = os.path.dirname(os.path.abspath(__file__))
 
 
 class Losses:
@@ -22,16 +22,15 @@ class Losses:
         if len(self._kept) >= self.most:
             return
         frame: FrameType | None = sys._getframe(1)
-        for _ in range(_NEAR):
-            if frame is None:
-                return
-            if frame.f_code.co_name == "_engine_run_backward":
-                outputs: tuple[Any, ...] = frame.f_locals.get("t_outputs") or ()
-                if len(outputs) == 1 and getattr(outputs[0], "numel", lambda: 0)() == 1:
-                    # A copy: scripts scale and sum losses in place.
-                    self._kept.append(outputs[0].detach().clone())
-                return
+        while frame is not None and frame.f_code.co_filename.startswith(_OURS):
             frame = frame.f_back
+        # Others read the engine as well, within a pass: DistributedDataParallel with a static graph, and FSDP.
+        if frame is None or frame.f_code.co_name != "_engine_run_backward":
+            return
+        outputs: tuple[Any, ...] = frame.f_locals.get("t_outputs") or ()
+        if len(outputs) == 1 and getattr(outputs[0], "numel", lambda: 0)() == 1:
+            # A copy: scripts scale and sum losses in place.
+            self._kept.append(outputs[0].detach().clone())
 
     def as_text(self) -> list[str]:
         """Each as a hexadecimal float, which holds every bit."""

@@ -6,11 +6,12 @@ import msgspec
 
 
 class CodePlace(msgspec.Struct, frozen=True):
-    """A line of the script."""
+    """A line of the script. made_by: the framework that did it there: lightning | transformers | accelerate."""
 
     file: str
     line: int
     function: str = ""
+    made_by: str | None = None
 
 
 class TextBlock(msgspec.Struct, frozen=True, array_like=True):

@@ -327,3 +327,41 @@ def test_the_dataset_is_named_where_one_call_makes_it(lines: str, at: int | None
     vars(text)["sources"] = {"train.py": lines}
     call = {"file": "train.py", "line": 1 + lines[: lines.index("DataLoader")].count("\n"), "function": ""}
     assert text.dataset(call).get("line") == at
+
+
+PACKAGE = """
+import torch
+from torch.utils.data import BatchSampler, DataLoader
+def prepared(loader):
+    return DataLoader(loader.dataset, batch_sampler=BatchSampler(loader.sampler, loader.batch_size, False))
+def train(parameters, data):
+    return torch.optim.SGD(parameters, lr=0.1), DataLoader(data, batch_size=4)
+"""
+PREPARED = """
+import torch
+from torch.utils.data import DataLoader
+from accelerate.fake import prepared, train
+model, data = torch.nn.Linear(8, 1), torch.zeros(160, 8)
+own = DataLoader(data, batch_size=4)  # OWN
+optimizer, loader = train(model.parameters(), torch.zeros(160, 8))  # TRAIN
+for one in (prepared(own), loader):
+    for batch in one:
+        optimizer.zero_grad()
+        model(batch).sum().backward()
+        optimizer.step()
+"""
+
+
+def test_what_a_framework_makes_is_told_from_what_it_makes_again(tmp_path: Path) -> None:
+    """A loader with a sampler of the framework keeps the line of the script's own; what is new names the framework."""
+    package = tmp_path / "site-packages" / "accelerate"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "fake.py").write_text(PACKAGE)
+    (tmp_path / "train.py").write_text(PREPARED)
+    done = capture(tmp_path / "out", tmp_path / "train.py", env={"PYTHONPATH": str(package.parent)})
+    assert done.status == 0, done.err
+    loaders = {(one["line"], one.get("made_by")) for one in done.rank["loaders"]}
+    train = line_of(PREPARED, "TRAIN")
+    assert loaders == {(line_of(PREPARED, "OWN"), None), (train, "accelerate")}
+    assert [(one["line"], one["made_by"]) for one in done.rank["optimizers"]] == [(train, "accelerate")]

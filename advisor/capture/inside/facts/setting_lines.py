@@ -22,12 +22,13 @@ from torch.autograd import anomaly_mode
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from ..guards import frameworks
 from ..guards.hooks import Attribute, Undo, place
 from ..guards.interrupts import let_through
 from ..guards.user_code import file_of, foreign_folders
 from .script_text import ScriptText
 
-Place = dict[str, Any]  # file, line, function: the keys of `record.CodePlace`
+Place = dict[str, Any]  # file, line, function, made_by: the keys of `record.CodePlace`
 
 # Setters of `torch._C` -> the setting, as run.json names it.
 _SETTERS = {
@@ -63,8 +64,7 @@ class SettingLines:
     def chosen(self, setting: str, frame: FrameType) -> None:
         """A function that sets it runs in this frame."""
         self.precision_chosen |= setting == _PRECISION
-        place = self._place(frame)
-        if place:
+        if place := self._by_whom(frame):
             self.settings[setting] = place
 
     def constructed(self, frame: FrameType) -> None:
@@ -80,7 +80,7 @@ class SettingLines:
         if isinstance(owner, torch.nn.Embedding | torch.nn.EmbeddingBag):
             if place := self._place(makes):
                 self.tables.append((weakref.ref(owner), place))
-        elif type(owner).__name__ == "DistributedDataParallel" and (place := self._place(makes)):
+        elif type(owner).__name__ == "DistributedDataParallel" and (place := self._by_whom(makes)):
             self.settings["ddp"] = place
 
     def loads(self, loader: Any, frame: FrameType) -> None:
@@ -89,9 +89,18 @@ class SettingLines:
             self._made(loader, frame)
 
     def _made(self, owner: Any, frame: FrameType) -> None:
-        place = self._place(_around(frame, owner))
+        place = self._by_whom(_around(frame, owner))
+        if isinstance(owner, DataLoader) and place.get("made_by"):
+            place = self._of_dataset(owner) or place
         if place:
             self.made.append((weakref.ref(owner), place))
+
+    def _of_dataset(self, loader: DataLoader[Any]) -> Place:
+        """Where the loader was made that a framework makes again, with a sampler of its own; empty where it is new."""
+        known = [(one, place) for ref, place in self.made if isinstance(one := ref(), DataLoader)]
+        places = [place for one, place in known if one.dataset is loader.dataset]
+        # Of loaders for training and for an evaluation with the same data, it is not known which one this is.
+        return places[0] if places and all(place == places[0] for place in places) else {}
 
     def of_loader(self, iterator: Any) -> Place:
         """Where the loader of an iterator was made; empty where that is not known."""
@@ -134,16 +143,25 @@ class SettingLines:
         )
 
     def _place(self, frame: FrameType | None) -> Place:
-        while frame is not None:
-            file = file_of(frame.f_code, self.foreign)
-            if file:
-                return {
-                    "file": file,
-                    "line": frame.f_lineno or frame.f_code.co_firstlineno,
-                    "function": frame.f_code.co_name,
-                }
+        user = self._users(frame)
+        if user is None:
+            return {}
+        return {
+            "file": file_of(user.f_code, self.foreign),
+            "line": user.f_lineno or user.f_code.co_firstlineno,
+            "function": user.f_code.co_name,
+        }
+
+    def _by_whom(self, frame: FrameType | None) -> Place:
+        """The user's line, and the framework that runs in this frame on its account."""
+        place, framework = self._place(frame), frameworks.of_frames(frame, self._users(frame))
+        return place | {"made_by": framework} if place and framework else place
+
+    def _users(self, frame: FrameType | None) -> FrameType | None:
+        """The innermost frame of the user's code."""
+        while frame is not None and not file_of(frame.f_code, self.foreign):
             frame = frame.f_back
-        return {}
+        return frame
 
 
 def watch(lines: SettingLines) -> tuple[Undo, list[Undo]]:

@@ -1,4 +1,4 @@
-"""Which framework turns the training loop: the one whose code stands on the stack where an iteration ends."""
+"""Which framework turns the training loop, or makes a loader: the one whose code stands on the stack there."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ _LOOPS = (
 
 def of_the_loop() -> str | None:
     """lightning | transformers | accelerate, by this thread's stack; None where the script turns the loop itself."""
+    return of_frames(sys._getframe(1))
+
+
+def of_frames(frame: FrameType | None, until: FrameType | None = None) -> str | None:
+    """The framework whose code runs in this frame or in one around it, as far as one that does not count."""
     names = set()
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+    while frame is not None and frame is not until:
         names.add(str(frame.f_globals.get("__name__", "")))
         frame = frame.f_back
     return next((loop for loop, begins in _LOOPS if any(name.startswith(begins) for name in names)), None)

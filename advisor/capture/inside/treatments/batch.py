@@ -13,8 +13,12 @@ from .door import Door
 def apply(arguments: dict[str, Any], door: Door) -> None:
     """size, or scale: a factor. all: True changes loaders that do not shuffle, too, which may be evaluations."""
 
+    done: set[int] = set()  # datasets of loaders that were changed: a framework makes a loader again, from its sampler
+
     def edit(_loader: Any, given: dict[str, Any]) -> None:
         now = given.get("batch_size", 1)
+        if given.get("batch_sampler") is not None and id(given.get("dataset")) in done:
+            return
         if given.get("batch_sampler") is not None or now is None:
             door.notes.miss("a DataLoader whose batch size is set by its batch sampler or by the script")
             return
@@ -29,6 +33,7 @@ def apply(arguments: dict[str, Any], door: Door) -> None:
             door.notes.miss(f"a DataLoader of {samples} samples with drop_last, which would have no batch left")
             return
         given["batch_size"] = new
+        done.add(id(given.get("dataset")))
         door.notes.reach(f"DataLoader: batch size {new} instead of {now}")
 
     change(DataLoader, edit)

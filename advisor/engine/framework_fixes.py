@@ -1,0 +1,63 @@
+"""Fixes in the words of the framework that runs the loop, where it has arguments of its own for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from advisor.capture.record import RankRecord
+from advisor.fixing import framework_calls
+from advisor.fixing.framework_calls import OwnCall
+from advisor.model import Finding, Fix, Treatment
+
+# Settings that a framework's option sets, or that the script sets itself: treatment -> names in `Settings.set_at`.
+_SET = {"calls": ("anomaly_detection", "deterministic"), "ddp": ("ddp",)}
+
+_A_LOADER = Treatment("loader")
+
+
+def worded(findings: tuple[Finding, ...], record: RankRecord | None) -> tuple[Finding, ...]:
+    """The findings, their fixes as the framework has them; the same ones where the script runs the loop itself."""
+    if record is None or record.settings.framework is None:
+        return findings
+    return tuple(_of_framework(one, record) for one in findings)
+
+
+def _of_framework(finding: Finding, record: RankRecord) -> Finding:
+    fix, framework = finding.fix, record.settings.framework
+    change = (fix.treatment or fix.edit) if fix else None
+    own = framework_calls.of(framework, change)
+    if fix is not None and change is not None and own is not None and _made_by(framework, record, change):
+        return replace(finding, fix=_as(fix, own))
+    if fix is not None and change is None and _made_by(framework, record, _A_LOADER):
+        before, after = (framework_calls.loader_words(framework, text) for text in (fix.before, fix.after))
+        title = framework_calls.loader_title(framework, fix.title) if after != fix.after else fix.title
+        return replace(finding, fix=replace(fix, title=title, before=before, after=after))
+    return finding
+
+
+def _made_by(framework: str | None, record: RankRecord, change: Treatment) -> bool:
+    """Whether the framework makes what the change concerns, not the script."""
+    made: Collection[str | None] = [framework]
+    if change.name in ("loader", "batch"):
+        made = [one.made_by for one in record.loaders]
+    elif change.name == "optimizer":
+        made = [one.made_by if one.name == "AdamW" else None for one in record.optimizers]
+    elif change.name in _SET:
+        places = (record.settings.set_at.get(name) for name in _SET[change.name])
+        made = [one.made_by for one in places if one is not None]
+    return set(made) == {framework}
+
+
+def _as(fix: Fix, own: OwnCall) -> Fix:
+    title = own.title or fix.title
+    for torchs, frameworks in own.renamed.items():
+        title = title.replace(f"`{torchs}", f"`{frameworks}")
+    return replace(
+        fix,
+        title=title,
+        before=own.before,
+        after=own.after,
+        treatment=own.treats or fix.treatment,
+        edit=own.edit,
+    )
