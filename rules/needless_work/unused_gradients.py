@@ -48,9 +48,10 @@ from advisor.api import (
     Missing,
     OptimizerFacts,
     Price,
+    RankRecord,
 )
 
-from ..shared._places import first_line, forward_lines
+from ..shared._places import first_line, forward_lines, set_at
 from ..shared._words import count, each_step, plural
 from ._for_inputs import with_aside
 from ._gradient_uses import ASIDE, DROPPED, NEVER, THROUGH, UNREAD, parameters, updates, uses
@@ -73,6 +74,7 @@ def check(
     backward: BackwardPasses,
     lines: Lines | None,
     library: Library,
+    record: RankRecord | None,
     *,
     min_share: float = 0.02,  # one line to add; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
@@ -108,10 +110,11 @@ def check(
         longest = nodes[np.argsort(-price.ops.events.dur_ns[nodes])]
         where = first_line(lines, longest[:_TRIED] if len(rows.nodes) else rows.sure[:_TRIED])
         forward = forward_lines(lines, price.ops.trace, longest) if kind not in (UNREAD, ASIDE) else ()
+        asked = set_at(record.settings if record else None, "requires_grad") if kind == UNREAD else ()
         yield Finding(
             message=_message(kind, rows, known.number, each_step(price, sure_us)),
             saving=saving,
-            where=forward + ((where,) if where else ()),
+            where=asked + forward + ((where,) if where else ()),
             facts={"gradients": rows.gradients, "updated": known.number, "unread": rows.unread, "needless_us": sure_us},
             fix=_THROUGH_WRAPPER if kind == THROUGH and wrapped else _FIXES[kind],
             claims=claims,

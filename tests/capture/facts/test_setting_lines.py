@@ -151,6 +151,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 torch.backends.cudnn.deterministic = True  # CUDNN
 torch.backends.mkldnn.enabled = False  # ONEDNN
+asked = torch.zeros(2).requires_grad_()  # GRADIENT
+frozen = torch.nn.Parameter(torch.zeros(2), requires_grad=True).requires_grad_(False)
 def options():
     parser = argparse.ArgumentParser()
     parser.add_argument("--workers", type=int, default=4)
@@ -189,6 +191,7 @@ def test_the_text_tells_of_numbers_and_switches(tmp_path: Path) -> None:
         "OMP_NUM_THREADS": "VARIABLE",
         "cudnn_deterministic": "CUDNN",
         "onednn_enabled": "ONEDNN",
+        "requires_grad": "GRADIENT",
         "double": "DOUBLE",
         "model": "MODEL",
         "batch_size 4": "SIZE",

@@ -24,12 +24,24 @@ Node = ast.expr | ast.keyword | ast.arg | ast.stmt
 # library took 0.16 s of CPU time (one core of an EPYC, Python 3.11).
 _MOST_FILES, _MOST_BYTES = 50, 1 << 19
 # One of these stands in a file that sets something.
-_WORDS = ("set_num_threads", "double", "float64", "checkpoint", "cudnn", "mkldnn", "environ", "putenv", "tracemalloc")
+_WORDS = (
+    "set_num_threads",
+    "double",
+    "float64",
+    "checkpoint",
+    "cudnn",
+    "mkldnn",
+    "environ",
+    "putenv",
+    "tracemalloc",
+    "requires_grad",
+)
 _SETTINGS = (
     "threads",
     "tracemalloc",
     "double",
     "checkpointing",
+    "requires_grad",
     "cudnn_benchmark",
     "cudnn_deterministic",
     "onednn_enabled",
@@ -90,7 +102,7 @@ class ScriptText:
             yield from ((file, node) for node in (ast.walk(tree) if tree else ()))
 
     def settings(self) -> dict[str, Place]:
-        """Lines of threads, float64, checkpointing, cudnn's switches, environment variables and penalties, by name."""
+        """The lines of settings that only the text tells, as `Settings.set_at` names them."""
         lines: dict[str, set[tuple[str, int]]] = defaultdict(set)
         for file, node in self.nodes(*_WORDS):
             for name in _settings_of(node):
@@ -219,6 +231,8 @@ def _settings_of(node: ast.AST) -> Iterator[str]:
         yield "checkpointing"
     if _turns_on_checkpointing(node):
         yield "checkpointing=True"
+    if _wants_gradient(node):
+        yield "requires_grad"
     yield from (name for name, (backend, switch) in _SWITCHES.items() if _switches(backend, switch, node))
     yield from _variables(node)
 
@@ -313,6 +327,22 @@ def _turns_on_checkpointing(node: ast.AST) -> bool:
     """Whether it gives a name such as `use_checkpoint` or `gradient_checkpointing` the value True."""
     on = (name for name, given, _ in _given(node) if isinstance(given, ast.Constant) and given.value is True)
     return any("checkpoint" in name for name in on)
+
+
+def _wants_gradient(node: ast.AST) -> bool:
+    """Whether it is `x.requires_grad_()`, `x.requires_grad = True`, or `requires_grad=True` of all but a Parameter."""
+    if isinstance(node, ast.Assign):
+        return _is_true(node.value) and any(_last_name(target) == "requires_grad" for target in node.targets)
+    if not isinstance(node, ast.Call) or _last_name(node.func) == "Parameter":
+        return False
+    given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "requires_grad")]
+    if _last_name(node.func) == "requires_grad_":
+        return all(map(_is_true, given))
+    return any(one.arg == "requires_grad" and _is_true(one.value) for one in node.keywords)
+
+
+def _is_true(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _mentions_double(node: ast.AST) -> bool:
