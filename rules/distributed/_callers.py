@@ -25,7 +25,7 @@ from advisor.api import (
     duration,
 )
 
-from ..shared._places import often, place, set_at
+from ..shared._places import made_at, often, place, set_at
 from ..shared._words import count, percent
 
 # DistributedDataParallel's own: buckets of 25 MiB, after a first one of 1 MiB.
@@ -34,6 +34,7 @@ _BARRIER = "barrier"
 _HOW_BUCKETS = (
     "low: for each saved reduction, its call and the shortest exposed time beyond its transfer; high: the longest"
 )
+_HOW_SHARDED = "low: nothing, as each rank then updates all parameters; high: all of the waiting"
 _HOW_SCRIPT = (
     "low: each takes as long as the fastest 10 % of its size, with no rank late; high: all of the waiting, if ranks do "
     "not wait for each other in the next collective instead"
@@ -84,7 +85,9 @@ def small_buckets(
     )
 
 
-def of_script(price: Price, callers: Callers, lines: Lines | None, min_share: float) -> Iterator[Finding]:
+def of_script(
+    price: Price, callers: Callers, lines: Lines | None, record: RankRecord | None, min_share: float
+) -> Iterator[Finding]:
     """Collectives that lines of the script ask for beside DistributedDataParallel, each line by itself."""
     script, rate = callers.script, callers.rate
     if script is None or rate is None:
@@ -99,19 +102,34 @@ def of_script(price: Price, callers: Callers, lines: Lines | None, min_share: fl
         exposed_us, calls = part * script.exposed_us, len(found.at) / steps.count
         if exposed_us < min_share * steps.step_us:
             continue
-        saving = scale.saving(min(part * script.least_us, exposed_us), exposed_us, _HOW_SCRIPT, "measured")
+        sharded = _in_optimizers(price, script.ops[found.at])
+        least_us = 0.0 if sharded else min(part * script.least_us, exposed_us)
+        waits = f"only waits for it for {duration(scale.scaled(exposed_us))} of each step"
+        where = _with_callers((found.where,) if found.where else (), price, lines)
         yield Finding(
             message=(
-                f"`{found.op}` runs {often(calls)}{place(found.where)}, in addition to the reductions of "
-                "DistributedDataParallel: the training loop only waits for it for "
-                f"{duration(scale.scaled(exposed_us))} of each step ({percent(exposed_us / steps.step_us)})."
+                f"`{found.op}` runs {often(calls)}{' in the optimizer' if sharded else ''}{place(found.where)}, in "
+                f"addition to the reductions of DistributedDataParallel: the training loop {waits} "
+                f"({percent(exposed_us / steps.step_us)})."
             ),
-            saving=saving,
-            where=_with_callers((found.where,) if found.where else (), price, lines),
+            saving=scale.saving(least_us, exposed_us, _HOW_SHARDED if sharded else _HOW_SCRIPT, "measured"),
+            where=(*(_sharded_at(record) if sharded else ()), *where),
             facts=_facts(script, rate) | {"exposed_us": exposed_us, "collectives": calls, "caller": "script"},
-            fix=_NO_BARRIER if found.op == _BARRIER else _SELDOM,
+            fix=_WHOLE if sharded else _NO_BARRIER if found.op == _BARRIER else _SELDOM,
             claims=("exposed_communication" if price.on_device else "communication",),
         )
+
+
+def _in_optimizers(price: Price, ops: npt.NDArray[np.int64]) -> bool:
+    """Whether most of these run within optimizers' steps: those share what each rank has updated."""
+    within = price.ops.nesting.ancestor_of(ops, price.ops.events.named("Optimizer.step#")) >= 0
+    return 2 * int(within.sum()) > len(ops)
+
+
+def _sharded_at(record: RankRecord | None) -> tuple[Source, ...]:
+    """Where the sharded optimizer was made: of two at one line, it made the other."""
+    known = record.optimizers if record else []
+    return next((made_at(one) for one in known if "Redundancy" in one.name), made_at(known[0]) if known else ())
 
 
 def asked_at(price: Price, lines: Lines | None) -> tuple[Source, ...]:
@@ -127,6 +145,13 @@ def _with_callers(where: tuple[Source, ...], price: Price, lines: Lines | None) 
     return (*where, *CallSites.compute(price.ops.trace, lines).of_lines(where)) if lines is not None else where
 
 
+_WHOLE = Fix(
+    "Update all parameters on every rank, if the optimizer's whole state fits into memory",
+    "exact",
+    "optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=lr)",
+    "optimizer = torch.optim.AdamW(model.parameters(), lr=lr)\n"
+    "# or, sharded: ZeroRedundancyOptimizer(…, parameters_as_bucket_view=True)",
+)
 _NO_BARRIER = Fix(
     "Remove the barrier: the reductions of gradients keep the ranks together",
     "exact",

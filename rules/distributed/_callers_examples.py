@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, GLOO, Drawing, Ev, Example, draw
+from advisor.api import BACKWARD, FORWARD, GLOO, OPTIMIZER, Drawing, Ev, Example, draw
 
 # A gradient is stored, and the reducer asks for a reduction, which ends after the backward pass.
 _REDUCED = """
@@ -22,6 +22,10 @@ _ASKED = """
     cpu           [A    ]                            [A    ]
     cpu 2            [G     ]     [H       ]            [G     ]     [H       ]
     """
+# The same in the optimizer's step (P), which shares what each rank has updated.
+_SHARED = _ASKED.replace(
+    "    cpu 2 ", "    cpu                        [P    ]                            [P    ]\n    cpu 2 "
+)
 # The same below one line (Y), which calls a framework's loop; and below one of its own (Z) in the function it calls.
 _RUN = _ASKED.replace(
     "    cpu    [F  ]",
@@ -45,6 +49,8 @@ def _drawn(text: str, elements: int, times: int = 1, asked: str = "", *, own_lin
         names |= {"M": Ev("c10d::barrier"), "H": Ev("gloo:barrier", GLOO.cat)}
     elif asked:
         names |= {"M": Ev(f"c10d::{asked}", dims=[[2]], **shape), "H": Ev(GLOO.name, GLOO.cat, dims=[[2]], **shape)}
+    if "P" in text:
+        names["P"] = OPTIMIZER
     if "Y" in text:
         names |= {"Y": _line(20, "<module>"), "Z": _line(9, "training_step") if own_line else Ev("aten::detach")}
     return draw(text, us=1000, world_size=2, **names)
@@ -65,6 +71,14 @@ CALLERS = [
         facts=_ddp(25 << 20),
         saves_us=(0, 12_000),
         says=("`all_reduce` runs once a step", "in addition to the reductions of DistributedDataParallel"),
+    ),
+    Example(
+        "an optimizer that is sharded sends what it has updated",
+        _drawn(_SHARED, 500_000, asked="broadcast_"),
+        facts=_ddp(25 << 20),
+        saves_us=(0, 12_000),
+        says=("`broadcast` runs once a step in the optimizer",),
+        fixes=("AdamW(model.parameters()",),
     ),
     Example(
         "the same at a line of the script below a framework's loop",

@@ -92,7 +92,7 @@ def check(
     data_us = max(all_us - sum(kind.exposed_us for kind in others), 0.0)
     exposed_us = max(kept * data_us - exchanges.search.told_us, 0.0)
     callers = exchanges.callers
-    yield from of_script(price, callers, lines, min_line_share)
+    yield from of_script(price, callers, lines, record, min_line_share)
     if callers.script is not None:
         side, exposed_us = without(side, callers.script), max(exposed_us - callers.script.exposed_us, 0.0)
     if exchanges.library.name == "ddp" and not breakdown.on_device:
