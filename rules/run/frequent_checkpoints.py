@@ -79,13 +79,14 @@ def check(
     price: Price,
     lines: Lines,
     recorded: LinesTrace | None,
-    state: StateReads,
+    state: StateReads | None,
     record: RankRecord | None,
     run: WatchedRun | None,
     *,
     min_share: float = 0.02,  # one number to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    found = tuple(_in_steps(price, lines, recorded, state, record, min_share))
+    # Whole states are not told from other reads in traces without shapes; how the run went is known all the same.
+    found = tuple(_in_steps(price, lines, recorded, state, record, min_share)) if state else ()
     yield from found or _in_run(run, _OF_THE_RUN)
 
 
