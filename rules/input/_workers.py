@@ -25,6 +25,14 @@ def that_keep_up(seen: Seen) -> int | None:
     return math.ceil(made_us / rest_us) + 1
 
 
+def too_slow(seen: Seen) -> bool:
+    """Whether the workers, each busy with a batch all the time, make fewer than the rest of the step would use."""
+    facts, workers = seen.facts, seen.workers
+    if facts is None or facts.sample_us is None or not workers:
+        return False
+    return (_batch_us(seen) or 0.0) > workers * _rest_us(seen)
+
+
 def _rest_us(seen: Seen) -> float:
     """The recorded step without the wait, µs."""
     return max(seen.price.ops.steps.step_us - seen.wait_us, 0.0)

@@ -78,7 +78,7 @@ def _single_stall(seen: Seen) -> bool:
     """Most of the wait is one fetch among several, far longer than they usually are: the start of an epoch."""
     events, rows = seen.price.ops.events, list(seen.waits.rows)
     usual_us = float(np.median(events.dur_ns[rows])) / 1e3
-    if seen.price.ops.steps.count < 3 or seen.waits.longest_us <= _FAR_LONGER * usual_us:
+    if seen.price.ops.steps.count < 3 or seen.waits.longest_us <= _FAR_LONGER * usual_us or _workers.too_slow(seen):
         return False
     # Of several long fetches, none is the start of an epoch; what the device's work hides of one is no wait.
     waited_ns = _waited_ns(seen)

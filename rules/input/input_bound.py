@@ -165,6 +165,23 @@ EXAMPLES = [
         says=("start of an epoch",),
     ),
     Example(
+        "one long fetch of four, as workers that take longer for a batch than the steps leave some",
+        draw(
+            """
+            step   [1                  ][2      ][3      ][4      ]
+            cpu    [D        ][F ]      [F ][D]  [F ][D]  [F ][D]
+            gpu 7              [K      ] [K     ] [K     ] [K     ]
+            """,
+            us=1000,
+            D=NEXT_WORKERS,
+            F=FORWARD,
+            K=GEMM,
+        ),
+        facts={"loaders": [{"num_workers": 2, "batch_size": 16, "sample_us": 3000.0}]},
+        saves_us=(0, 4000),
+        says=("2 workers load them too slowly",),
+    ),
+    Example(
         "tensors in memory: a batch is made faster than a worker could hand it over",
         draw(_ON_GPU, us=20, D=NEXT, F=FORWARD, K=GEMM),
         saves_us=None,
