@@ -54,10 +54,10 @@ class Settings(msgspec.Struct, frozen=True):
     # anomaly_detection | flash_sdp | ddp (its constructor) | model (the constructor of the module that is trained) |
     # embedding ROWSxWIDTH (where the first table of that size is made).
     # From the source text, if exactly one line sets it: threads (`set_num_threads`) | tracemalloc (its `start()`) |
-    # double (the line that registers a float64 tensor of a module, else `.double()`, else float64) | checkpointing |
-    # requires_grad (of a tensor that is no `Parameter`) | cudnn_benchmark | cudnn_deterministic | onednn_enabled |
-    # penalty_every (the interval of a gradient penalty, where it is 1) | batch_size NUMBER (where a name such as
-    # batch_size, or a part of its, is given that number) |
+    # window (the line that registers a separable filter) | double (the line that registers a float64 tensor of a
+    # module, else `.double()`, else float64) | checkpointing | requires_grad (of a tensor that is no `Parameter`) |
+    # cudnn_benchmark | cudnn_deterministic | onednn_enabled | penalty_every (the interval of a gradient penalty, where
+    # it is 1) | batch_size NUMBER (where a name such as batch_size, or a part of its, is given that number) |
     # environment variables by name.
     set_at: dict[str, CodePlace] = {}
 

@@ -214,6 +214,9 @@ class Net(torch.nn.Module):
         self.layer = torch.nn.Linear(8, 40)
         self.register_buffer("steps", torch.from_numpy(np.linspace(0, 1, 40)))  # BUFFER
         self.register_buffer("scale", torch.ones(40))
+        line = torch.linspace(-1, 1, 11).square().neg().exp()
+        self.register_buffer("window", torch.outer(line, line).expand(3, 1, 11, 11).contiguous())  # WINDOW
+        self.register_buffer("other", torch.eye(11).expand(3, 1, 11, 11).contiguous())
     def forward(self, x):
         return (self.layer(x) * self.steps * self.scale).sum()
 net = Net()
@@ -235,11 +238,13 @@ APART = HELD.replace(
 
 @pytest.mark.complete
 @pytest.mark.parametrize("text", [HELD, APART])
-def test_a_buffer_in_float64_is_named_with_its_line(tmp_path: Path, text: str) -> None:
+def test_buffers_in_float64_and_windows_are_named_with_their_lines(tmp_path: Path, text: str) -> None:
     (tmp_path / "train.py").write_text(text)
     rank = capture(tmp_path / "out", tmp_path / "train.py").rank
     assert rank["model"]["float64"] == ["Net.steps"]
-    assert rank["settings"]["set_at"]["double"]["line"] == line_of(text, "BUFFER")
+    assert rank["model"]["separable"] == [{"name": "Net.window", "shape": [3, 1, 11, 11]}]
+    lines = {name: rank["settings"]["set_at"][name]["line"] for name in ("double", "window")}
+    assert lines == {"double": line_of(text, "BUFFER"), "window": line_of(text, "WINDOW")}
 
 
 RULES = """

@@ -20,6 +20,11 @@ from .live_objects import live_objects
 _MOST_MODULES = 2_000
 # Names of tensors in float64: one line makes them, or nobody reads them all.
 _MOST_DOUBLES = 20
+# A window of fewer rows is applied as fast whole. Of more filters one in many is looked at.
+_WINDOW_ROWS = 5
+_MOST_FILTERS = 16
+# Of the largest number of a filter: a product of a row and a column in fp32 comes as near.
+_ALIKE = 1e-4
 
 
 @dataclass
@@ -207,6 +212,7 @@ def model_facts(modules: list[Any], params: list[Any]) -> dict[str, Any] | None:
     by_id = {id(one): one for one in modules}
     inside = [(path, by_id[key]) for key, path in names.items() if key in by_id]
     roots = {id(one) for one in _roots(modules, params)}
+    everything = inside + _others(modules, names)
     rows = [_module_row(path, one, id(one) in roots) for path, one in inside[:_MOST_MODULES]]
     return {
         "parameters": sum(param.numel() for param in unique),
@@ -214,10 +220,41 @@ def model_facts(modules: list[Any], params: list[Any]) -> dict[str, Any] | None:
         "tensors": len(unique),
         "modules": rows,
         "modules_left_out": len(inside) - len(rows),
-        "float64": list(
-            itertools.islice(dict.fromkeys(_doubles(inside + _others(modules, names), unique)), _MOST_DOUBLES)
-        ),
+        "float64": list(itertools.islice(dict.fromkeys(_doubles(everything, unique)), _MOST_DOUBLES)),
+        "separable": list(itertools.islice(_windows(everything), _MOST_DOUBLES)),
     }
+
+
+def held(model: dict[str, Any] | None) -> dict[str, list[str]]:
+    """The names of tensors by the setting that they make, as `SettingLines.record` takes them."""
+    known = model or {}
+    return {"double": known.get("float64", []), "window": [one["name"] for one in known.get("separable", [])]}
+
+
+def _windows(modules: list[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Square filters of one channel each that are no weights, and products of a row and a column: name and shape."""
+    for path, module in modules:
+        tensors = {**vars(module), **vars(module).get("_buffers", {})}
+        for name, one in tensors.items():
+            if type(one) is torch.Tensor and _is_separable(one):
+                yield {"name": f"{path}.{name}", "shape": list(one.shape)}
+
+
+def _is_separable(filters: Any) -> bool:
+    if filters.dim() != 4 or filters.requires_grad or filters.device.type != "cpu" or not filters.is_floating_point():
+        return False
+    number, channels, rows, columns = filters.shape
+    if channels != 1 or rows != columns or rows < _WINDOW_ROWS or not number:
+        return False
+    return all(_is_product(one[0]) for one in filters.detach()[:: max(number // _MOST_FILTERS, 1)])
+
+
+def _is_product(one: Any) -> bool:
+    """Whether a matrix is the product of a column and a row: those through its largest number give all others."""
+    row, column = divmod(int(one.abs().argmax()), one.shape[1])
+    largest = one[row, column]
+    off = (one * largest - torch.outer(one[:, column], one[row])).abs().max()
+    return bool(largest.abs() > 0 and off <= _ALIKE * largest**2)
 
 
 def _others(modules: list[Any], names: dict[int, str]) -> list[tuple[str, Any]]:

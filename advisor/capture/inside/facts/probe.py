@@ -118,7 +118,7 @@ def look(initial: dict[str, Any], collector: Any, alive: model_facts.Live | None
         "ddp": alive.ddp if alive else None,
         "fsdp": alive.fsdp if alive else None,
         "framework": attempt(frameworks.of_the_loop),
-        "set_at": attempt(lambda: collector.setting_lines.record((model or {}).get("float64", []), trained)) or {},
+        "set_at": attempt(lambda: collector.setting_lines.record(model_facts.held(model), trained)) or {},
     }
     return {
         "settings": settings,

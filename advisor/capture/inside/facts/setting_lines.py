@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -112,14 +112,16 @@ class SettingLines:
         """Where an optimizer was made; empty where that is not known."""
         return next((place for reference, place in reversed(self.made) if reference() is optimizer), {})
 
-    def record(self, doubles: Sequence[str], model: Any = None) -> dict[str, Place]:
+    def record(self, held: Mapping[str, Sequence[str]], model: Any = None) -> dict[str, Place]:
         """The lines of settings, with those that only the script's text tells.
 
-        doubles: tensors of the model in float64, which say more than another mention of that format.  model: the
-        module that is trained.
+        held: tensors of modules by the setting that they make: "double" (those in float64 say more than another mention
+        of that format), "window".  model: the module that is trained.
         """
-        held = (self.text.registered(name.rpartition(".")[2]) for name in doubles)
-        first = next(filter(None, held), None)
+        registered = {
+            setting: next(filter(None, (self.text.registered(name.rpartition(".")[2]) for name in names)), None)
+            for setting, names in held.items()
+        }
         tables = {
             f"embedding {one.num_embeddings}x{one.embedding_dim}": place
             for reference, place in reversed(self.tables)
@@ -127,7 +129,7 @@ class SettingLines:
         }
         live = reversed(self.modules) if model is not None else ()
         made = next((place for reference, place in live if reference() is model), None)
-        found = {name: place for name, place in (("double", first), ("model", made)) if place}
+        found = {name: place for name, place in {**registered, "model": made}.items() if place}
         return {**self.text.settings(), **found, **tables, **self.settings}
 
     def of_number(self, loader: dict[str, Any], argument: str) -> Place:
