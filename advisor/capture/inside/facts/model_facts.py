@@ -20,8 +20,8 @@ from .live_objects import live_objects
 _MOST_MODULES = 2_000
 # Names of tensors in float64: one line makes them, or nobody reads them all.
 _MOST_DOUBLES = 20
-# A window of fewer rows is applied as fast whole. Of more filters one in many is looked at.
-_WINDOW_ROWS = 5
+# Windows of fewer rows are as fast whole: `share.separable_window`. Of more filters one in many is looked at.
+_WINDOW_ROWS = 11
 _MOST_FILTERS = 16
 # Of the largest number of a filter: a product of a row and a column in fp32 comes as near.
 _ALIKE = 1e-4
