@@ -104,7 +104,7 @@ def _tensors(events: Events, row: int) -> int:
     return len(given[0]) if listed else 0
 
 
-_LIST = [[64, 64], [64], [64, 64], [64]]
+_LIST: Any = [[64, 64], [64], [64, 64], [64]]
 _OPS: dict[str, Any] = {
     "N": Ev("aten::_foreach_norm", dims=[_LIST, [], []]),
     "M": Ev("aten::_foreach_mul_", dims=[_LIST, []]),
