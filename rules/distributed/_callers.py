@@ -105,7 +105,8 @@ def of_script(
         sharded = _in_optimizers(price, script.ops[found.at])
         least_us = 0.0 if sharded else min(part * script.least_us, exposed_us)
         waits = f"only waits for it for {duration(scale.scaled(exposed_us))} of each step"
-        where = _with_callers((found.where,) if found.where else (), price, lines)
+        where: tuple[Source, ...] = (found.where,) if found.where else ()
+        where += sites.of_lines(where) if sites else ()
         yield Finding(
             message=(
                 f"`{found.op}` runs {often(calls)}{' in the optimizer' if sharded else ''}{place(found.where)}, in "

@@ -107,6 +107,18 @@ _ON_GPU = """
     gpu 7             [K     ]           [K     ]            [K     ]
     """
 
+_ONE_LONG = draw(
+    """
+    step   [1                  ][2      ][3      ][4      ]
+    cpu    [D        ][F ]      [F ][D]  [F ][D]  [F ][D]
+    gpu 7              [K      ] [K     ] [K     ] [K     ]
+    """,
+    us=1000,
+    D=NEXT_WORKERS,
+    F=FORWARD,
+    K=GEMM,
+)
+
 EXAMPLES = [
     Example(
         "the loop makes each batch itself while the GPU is empty",
@@ -150,33 +162,13 @@ EXAMPLES = [
     ),
     Example(
         "one long fetch at the start of an epoch",
-        draw(
-            """
-            step   [1                  ][2      ][3      ][4      ]
-            cpu    [D        ][F ]      [F ][D]  [F ][D]  [F ][D]
-            gpu 7              [K      ] [K     ] [K     ] [K     ]
-            """,
-            us=1000,
-            D=NEXT_WORKERS,
-            F=FORWARD,
-            K=GEMM,
-        ),
+        _ONE_LONG,
         saves_us="unknown",
         says=("start of an epoch",),
     ),
     Example(
         "one long fetch of four, as workers that take longer for a batch than the steps leave some",
-        draw(
-            """
-            step   [1                  ][2      ][3      ][4      ]
-            cpu    [D        ][F ]      [F ][D]  [F ][D]  [F ][D]
-            gpu 7              [K      ] [K     ] [K     ] [K     ]
-            """,
-            us=1000,
-            D=NEXT_WORKERS,
-            F=FORWARD,
-            K=GEMM,
-        ),
+        _ONE_LONG,
         facts={"loaders": [{"num_workers": 2, "batch_size": 16, "sample_us": 3000.0}]},
         saves_us=(0, 4000),
         says=("2 workers load them too slowly",),

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import Category, Ev, Events, Example, Finding, Fix, Lines, Nesting, Price, Steps, dims_of
+from advisor.api import Category, Ev, Events, Example, Finding, Fix, Lines, Nesting, Price, Steps, dims_of, dtypes_of
 
 from ..cheaper_equivalents._equivalent import Equivalent, Ints, worth
 from ..cheaper_equivalents._examples import two_steps
@@ -62,10 +62,10 @@ def check(
             shown=norms,
         )
         if known := worth(price, lines, one, min_share):
-            tensors = _tensors(events, int(norms[0]))
+            tensors = len(dims_of(events, int(norms[0]))[0]) or None
             yield known.finding(
-                f"The gradients of {count(tensors)} parameters are clipped {count(times)} times for each step of the "
-                f"optimizer{known.at}: {known.spent}.",
+                f"The gradients of {tensors or 'more than 30'} parameters are clipped {count(times)} times for each "
+                f"step of the optimizer{known.at}: {known.spent}.",
                 {"times": times, "tensors": tensors, "spent_us": known.spent_us},
                 _FIX,
             )
@@ -89,25 +89,24 @@ def _inside(steps: Steps, events: Events, rows: Ints) -> Ints:
 
 
 def _by_list(events: Events, rows: Ints) -> dict[str, Ints]:
-    """The rows by the shapes of their list of tensors, where it is long enough."""
+    """The rows by the shapes of the list of tensors that they are given first, where it is long enough."""
     found: dict[str, list[int]] = {}
     for row in rows.tolist():
-        if _tensors(events, row) >= _TENSORS:
-            found.setdefault(str(dims_of(events, row)[0]), []).append(row)
+        shapes, kinds = dims_of(events, row)[:1], dtypes_of(events, row)[:1]
+        # Of a list of more than 30 tensors Kineto writes no shapes: its type is all that is left.
+        if len(shapes[0] if shapes else ()) >= _TENSORS or (kinds == ["TensorList"] and shapes == [[]]):
+            found.setdefault(str(shapes), []).append(row)
     return {tensors: np.array(mine, np.int64) for tensors, mine in found.items()}
-
-
-def _tensors(events: Events, row: int) -> int:
-    """How many tensors the list holds that an op is given first; 0 where that is no list."""
-    given = dims_of(events, row)
-    listed = bool(given) and isinstance(given[0], list) and all(isinstance(shape, list) for shape in given[0])
-    return len(given[0]) if listed else 0
 
 
 _LIST: Any = [[64, 64], [64], [64, 64], [64]]
 _OPS: dict[str, Any] = {
     "N": Ev("aten::_foreach_norm", dims=[_LIST, [], []]),
     "M": Ev("aten::_foreach_mul_", dims=[_LIST, []]),
+}
+_LONG: dict[str, Any] = {
+    "N": Ev("aten::_foreach_norm", dims=[[], [], []], dtypes=["TensorList", "Scalar", ""]),
+    "M": Ev("aten::_foreach_mul_", dims=[[], []], dtypes=["TensorList", "float"]),
 }
 
 EXAMPLES = [
@@ -116,6 +115,12 @@ EXAMPLES = [
         two_steps("[F  ][B  ][N ][M ][F  ][B  ][N ][M ][O  ]", **_OPS),
         saves_us=(500, 900),
         says=("The gradients of 4 parameters are clipped 2 times for each step",),
+    ),
+    Example(
+        "the same of so many parameters that no shapes are recorded",
+        two_steps("[F  ][B  ][N ][M ][F  ][B  ][N ][M ][O  ]", **_LONG),
+        saves_us=(500, 900),
+        says=("The gradients of more than 30 parameters",),
     ),
     Example("once before the step", two_steps("[F  ][B  ][F  ][B  ][N ][M ][O  ]", **_OPS), saves_us=None),
     Example(

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from advisor.api import Category, Fix, Price
+from advisor.api import BACKWARD, FORWARD, GEMM, TO_BLOCKING, Category, Ev, Fix, Price, draw
 
 _ACTIVATIONS = Fix(
     "Offload activations to pinned memory, on a stream of its own",
@@ -59,9 +59,18 @@ def _in_backward(price: Price, rows: np.ndarray) -> bool:
 
 
 # For examples: a forward pass whose activations go to the host, and two backward nodes around their way back.
-OFFLOADED = """
+OFFLOADED = draw(
+    """
     step   [1                                   ][2                                   ]
     cpu    [F ][T     ][B ][T     ][B ]          [F ][T     ][B ][T     ][B ]
     gpu 7   [K ]        [K ]        [K     ]      [K ]        [K ]        [K     ]
     gpu 7       [D   ]      [U   ]                    [D   ]      [U   ]
-    """
+    """,
+    us=1000,
+    T=TO_BLOCKING,
+    D=Ev("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", bytes=32 << 20),
+    U=Ev("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", bytes=32 << 20),
+    F=FORWARD,
+    B=BACKWARD,
+    K=GEMM,
+)

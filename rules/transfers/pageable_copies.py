@@ -246,16 +246,7 @@ EXAMPLES = [
     ),
     Example(
         "activations that come back in the backward pass: no loader could pin them",
-        draw(
-            OFFLOADED,
-            us=1000,
-            T=TO_BLOCKING,
-            D=Ev("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", bytes=32 << 20),
-            U=Ev("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", bytes=32 << 20),
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
-        ),
+        OFFLOADED,
         saves_us=(0, 8000),
         fixes=("save_on_cpu(pin_memory=True)",),
     ),

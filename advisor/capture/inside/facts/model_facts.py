@@ -241,8 +241,10 @@ def _windows(modules: list[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _is_separable(filters: Any) -> bool:
-    if filters.dim() != 4 or filters.requires_grad or filters.device.type != "cpu" or not filters.is_floating_point():
+    if filters.dim() != 4 or filters.requires_grad or not filters.is_floating_point():
         return False
+    if filters.device.type != "cpu" or filters.layout is not torch.strided:
+        return False  # another device would have to be waited for; other layouts lack these ops
     number, channels, rows, columns = filters.shape
     if channels != 1 or rows != columns or rows < _WINDOW_ROWS or not number:
         return False
