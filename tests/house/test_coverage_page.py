@@ -48,6 +48,7 @@ FOR_ITSELF = {
     "full-spectra",
     "repeated-clipping",
     "separable-windows",
+    "unshared-training-data",
 }
 
 

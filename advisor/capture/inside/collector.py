@@ -9,7 +9,7 @@ import weakref
 from functools import partial
 from typing import Any
 
-from .facts import dataset_functions, sampler_time, secrets
+from .facts import dataset_digest, dataset_functions, sampler_time, secrets
 from .facts.gc_pauses import GcPauses
 from .facts.setting_lines import SettingLines
 from .facts.workers import Board
@@ -80,6 +80,7 @@ class Collector:
         facts |= attempt(lambda: sampler_time.facts(iterator)) or {}
         facts |= attempt(lambda: dataset_functions.facts(iterator)) or {}
         facts |= attempt(lambda: self.setting_lines.of_loader(iterator)) or {}
+        facts |= attempt(lambda: dataset_digest.of_whole(iterator)) or {}
         drawn = sampler_time.of(iterator)
         for one in self.loaders:
             if one["facts"] == facts:

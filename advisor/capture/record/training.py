@@ -44,6 +44,7 @@ class Loader(msgspec.Struct, frozen=True):
     batch_size_at: CodePlace | None = None  # where the script states the number
     num_workers_at: CodePlace | None = None  # and the number of workers
     dataset_at: CodePlace | None = None  # where the dataset is made, by the source text
+    whole_dataset: str = ""  # digest of what the dataset holds, where one of several ranks goes through all of it
 
 
 class Optimizer(msgspec.Struct, frozen=True):
