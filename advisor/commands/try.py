@@ -158,21 +158,27 @@ def _command_of(path: Path) -> list[str]:
 
 def _report(args: argparse.Namespace, folder: Path) -> Report:
     """The report to take advice from: a stored one of this script, or that of a profile made now."""
+    import os
+
+    from advisor.capture.launcher.launch import UNDO
+    from advisor.gate import undo
     from advisor.gate.files import read_report
+    from advisor.places import script_file
 
     if args.report:
         report = read_report(args.report, baseline=False)
-        scripts, ours = (
-            [Path(word) for word in words if word.endswith(".py")] for words in (report.run.command, args.target)
-        )
-        if scripts and ours and _another(scripts[0], ours[0]):
-            raise UsageError(f"{args.report} is a report of {scripts[0]}, not of {ours[0]}; leave out --report")
+        reported, ours = (script_file.named(words) for words in (report.run.command, args.target))
+        if reported and ours and _another(reported, ours):
+            raise UsageError(f"{args.report} is a report of {reported}, not of {ours}; leave out --report")
         return report
     python = ["--python", args.python] if args.python else []
     words = [sys.executable, "-P", "-m", "advisor", "run", "--quiet", "--stop-after-profile"]
     words += [*python, "--output", str(folder), *args.target]
     say(args)("profiling the script first")
-    with subprocess.Popen(words, stdout=sys.stderr) as process:
+    with (
+        undo.journal("downloads") as (place, _),
+        subprocess.Popen(words, stdout=sys.stderr, env={**os.environ, UNDO: place}) as process,
+    ):
         try:
             status = process.wait()
         except BaseException:
@@ -183,9 +189,14 @@ def _report(args: argparse.Namespace, folder: Path) -> Report:
     return read_report(folder, baseline=False)
 
 
-def _another(reported: Path, ours: Path) -> bool:
-    """Whether these are two scripts; one that was moved since the report keeps its name."""
-    return reported.name != ours.name or (reported.is_file() and reported.resolve() != ours.resolve())
+def _another(reported: str, ours: str) -> bool:
+    """Whether these are two scripts or modules; a script that was moved since the report keeps its name."""
+    first, second = Path(reported), Path(ours)
+    if ".py" not in (first.suffix, second.suffix):
+        return reported != ours
+    if first.suffix != second.suffix:
+        return False  # a script may be started as a module as well
+    return first.name != second.name or (first.is_file() and first.resolve() != second.resolve())
 
 
 def _diff_of(args: argparse.Namespace, report: Report, base: Side) -> Callable[[Finding], str]:
@@ -194,13 +205,17 @@ def _diff_of(args: argparse.Namespace, report: Report, base: Side) -> Callable[[
 
     from advisor.fixing.edits import NoEditError
     from advisor.fixing.patches import of_finding
+    from advisor.fixing.profiled_files import ProfiledFiles
     from advisor.gate.files import made_s
     from advisor.trying.patched import PatchError, place
 
     since_s = made_s(args.report) if args.report else math.inf
-    for word in args.target:
-        if word.endswith(".py") and Path(word).is_file() and Path(word).stat().st_mtime > since_s:
-            say(args)(f"{word} was changed after this report: its predictions are those of the script as it was")
+    profiled = ProfiledFiles.of(report, Path.cwd(), since_s)
+    words = [word for word in args.target if word.endswith(".py")]
+    files = {Path(name).resolve(): name for name in (*words, *report.run.sources)}
+    for path, name in files.items() if args.report else ():
+        if path.is_file() and profiled.is_changed(path):
+            say(args)(f"{name} was changed after this report: its predictions are those of the script as it was")
 
     def diff_of(finding: Finding) -> str:
         diff = of_finding(report, finding, Path.cwd(), since_s)
@@ -238,13 +253,14 @@ def _session(args: argparse.Namespace, base: Side, found: Sequence[Candidate]) -
     import random
     import time
 
-    from advisor.trying.pairing import layout_of, measurer, steps_of
+    from advisor.trying.pairing import layout_of, measurer, of_one_version, steps_of, telling
     from advisor.trying.patched import Mirrors, scratch
     from advisor.trying.session import SELF_TEST, Session
 
     tell = say(args)
     began = time.monotonic()
-    layout, cost = layout_of(base, args.mode)
+    profiled = not (args.report or args.treatments or args.patches)
+    layout, cost, files = layout_of(base, args.mode, "nothing" if profiled else "downloads")
     pair_s = cost.of_pair(layout)
     fits = max(0.0, args.budget - SELF_TEST * pair_s) / pair_s
     tell(
@@ -254,8 +270,11 @@ def _session(args: argparse.Namespace, base: Side, found: Sequence[Candidate]) -
         f"fewer if the script ends before {steps_of(layout)} steps and is started again"
     )
     with scratch() as folder:
-        sides = Mirrors(Path(folder))
-        session = Session(base, measurer(layout, random.Random()), args.budget, tell, side_of=sides.side, began=began)
+        sides, measure = (
+            Mirrors(Path(folder)),
+            telling(of_one_version(measurer(layout, random.Random(), tell), files), tell),
+        )
+        session = Session(base, measure, args.budget, tell, side_of=sides.side, began=began)
         try:
             return session.run(found), None
         except (Exception, KeyboardInterrupt, SystemExit) as failure:

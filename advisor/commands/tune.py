@@ -58,6 +58,7 @@ def tune(args: argparse.Namespace) -> int:
     from advisor.gate.pairs import Side
     from advisor.gate.turns import environment
     from advisor.inputs.output import write_file
+    from advisor.places import script_file
     from advisor.trying import tune_result
     from advisor.trying.tuning import check_optuna
 
@@ -66,7 +67,7 @@ def tune(args: argparse.Namespace) -> int:
     target = run.target_of(args.target, args.python)
     base = Side("base", tuple(target.command), Path.cwd(), environment(), "the script as it is")
     tuned, failure = _searched(args, base)
-    script = next((Path(word) for word in target.command if word.endswith(".py")), None)
+    script = script_file.started(target.command, Path.cwd())
     text = "\n".join(tune_result.as_text(tuned, script)) + "\n"
     print(text, end="")
     if args.output:
@@ -85,7 +86,7 @@ def _searched(args: argparse.Namespace, base: Side) -> tuple[Tuned, BaseExceptio
     from dataclasses import replace
 
     from advisor.trying.knobs import of_words
-    from advisor.trying.pairing import layout_of, measurer
+    from advisor.trying.pairing import layout_of, measurer, of_one_version, telling
     from advisor.trying.patched import Mirrors, scratch
     from advisor.trying.session import Session
     from advisor.trying.tune_result import Tuned
@@ -93,7 +94,7 @@ def _searched(args: argparse.Namespace, base: Side) -> tuple[Tuned, BaseExceptio
 
     say = import_module("advisor.commands.try").say(args)
     began = time.monotonic()
-    layout, cost = layout_of(base, args.mode)
+    layout, cost, files = layout_of(base, args.mode)
     # A setting is looked at with pairs of a third of the length; what is said of it in the end, with whole ones.
     third = replace(layout, turns=layout.turns // 3)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -101,7 +102,9 @@ def _searched(args: argparse.Namespace, base: Side) -> tuple[Tuned, BaseExceptio
     knobs = of_words(words, cores, on_device=layout.on_device)
     say(f"knobs: {', '.join(knob.name for knob in knobs)}; about {args.budget / cost.of_pair(third):.0f} pairs fit")
     with scratch() as folder:
-        short, full = (measurer(one, random.Random()) for one in (third, layout))
+        short, full = (
+            telling(of_one_version(measurer(one, random.Random(), say), files), say) for one in (third, layout)
+        )
         session = Session(base, short, args.budget, say, side_of=Mirrors(Path(folder)).side, began=began)
         search = Search(session, knobs)
         chosen, trial, failure = search.best(), None, None

@@ -362,4 +362,6 @@ def _run_info(run: RunRecord | None, reference: RankResult, results: Sequence[Ra
         world_size=world,
         environment=dict(record.environment),
         files=tuple(result.summary.file for result in results),
+        # Ranks may run on machines with different files; the first one's are those that lie where the report is made.
+        sources=next((dict(rank.file_digests) for rank in record.ranks if rank.file_digests), {}),
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from advisor.errors import UsageError
 from advisor.fixing.edits import NoEditError, edit
+from advisor.fixing.profiled_files import ProfiledFiles
 from advisor.model import Finding, Report
 
 
@@ -19,10 +20,10 @@ from advisor.model import Finding, Report
 class Patches:
     """Changed files (before, after), what was written into them, and findings without an edit, with the reason.
 
-    made_s: when the report was made, as files have it; lines of files that were changed later mean nothing
+    profiled: lines of files that were changed since then mean nothing
     """
 
-    made_s: float = math.inf
+    profiled: ProfiledFiles = field(default_factory=ProfiledFiles)
     texts: dict[Path, tuple[str, str]] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
@@ -35,7 +36,7 @@ class Patches:
 
 def of_report(report: Report, root: Path, only: Collection[str] = (), made_s: float = math.inf) -> Patches:
     """Edits of the files below `root` that the findings name; several in one file follow each other."""
-    patches = Patches(made_s)
+    patches = Patches(ProfiledFiles.of(report, root, made_s))
     for outcome, finding in report.findings():
         if only and outcome.rule not in only:
             continue
@@ -51,7 +52,7 @@ def of_report(report: Report, root: Path, only: Collection[str] = (), made_s: fl
 
 def of_finding(report: Report, finding: Finding, root: Path, made_s: float = math.inf) -> str:
     """The diff of one finding's fix. Raises NoEditError with the reason where none can be written."""
-    patches = Patches(made_s)
+    patches = Patches(ProfiledFiles.of(report, root, made_s))
     _write(patches, finding, report, root)
     return patches.diff()
 
@@ -61,7 +62,8 @@ def _write(patches: Patches, finding: Finding, report: Report, root: Path) -> No
     change = (fix.edit or fix.treatment) if fix else None
     if change is None:
         raise NoEditError("edit it by hand: the report has the lines")
-    scripts = [word for word in report.run.command if word.endswith(".py")][:1]
+    # Of a module (`-m`) the file that was started, which comes first.
+    scripts = [word for word in report.run.command if word.endswith(".py")][:1] or list(report.run.sources)[:1]
     files = dict.fromkeys([*(source.file for source in finding.where), *scripts])
     reason = NoEditError("its file is not known" if not files else f"{', '.join(files)}: not in this folder")
     for file in files:
@@ -84,7 +86,7 @@ def _write(patches: Patches, finding: Finding, report: Report, root: Path) -> No
 
 def _lines(patches: Patches, finding: Finding, file: str, path: Path, before: str, now: str) -> set[int]:
     """The finding's lines of this file, where edits before have moved them to; none where they are no longer known."""
-    if path.stat().st_mtime > patches.made_s:
+    if patches.profiled.is_changed(path):
         patches.stale.add(file)
         return set()
     lines = {source.line for source in finding.where if source.file == file}

@@ -11,13 +11,13 @@ import random
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from advisor.errors import FAILED
-from advisor.gate import clocks
+from advisor.gate import clocks, undo
 from advisor.gate.files import GateError
 from advisor.gate.turns import EndedError, Runner
 
@@ -38,7 +38,8 @@ _ROOM = 1.2
 class Side:
     """One side of a comparison: what is started, and where. label: the commit or command line, for people.
 
-    settings: what `capture.inside.gate_loop` is told besides where its pipes are (`treatments`, `losses`).
+    settings: what `capture.inside.gate_loop` is told besides where its pipes are (`treatments`, `losses`); with `undo`,
+    what stays (`undo.Stays`), changes of files are taken back when the processes of a pair have ended.
     """
 
     name: Literal["base", "head"]
@@ -71,7 +72,7 @@ class Spread:
 class Pair:
     """What a pair gave. ratio, mean_ratio: log(head / base), of the median and of the mean step; times in µs.
 
-    held: heat or power held a clock down meanwhile.
+    held: heat or power held a clock down meanwhile. left: paths that the sides changed, which could not be taken back.
     """
 
     ratio: float
@@ -83,6 +84,7 @@ class Pair:
     held: bool = False
     base: Spread = Spread()
     head: Spread = Spread()
+    left: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class Look:
 
 def look(side: Side, warmup: int, root: Path | None) -> Look:
     """Runs a side alone for a moment. Raises GateError (4) at once where it fails or never steps."""
-    with _started(side) as runner:
+    with _journal((side,)) as (folder, _), _started(side, folder) as runner:
         step_us = _turn(runner, side, max(warmup, 1))
         held, free = runner.device_bytes()
         return Look(
@@ -156,9 +158,10 @@ def measure(
     watch = clocks.Watch(on_device=layout.on_device)
     one_pair = _lockstep if layout.mode == "lockstep" else _blocks
     times: Times = ([], [])
+    left: list[str] = []
     for _ in range(layout.starts):
         had = len(times[0])
-        one_pair((base, head), layout, rng, times, watch, at_end)
+        left += one_pair((base, head), layout, rng, times, watch, at_end)
         if min(len(one) for one in times) >= layout.turns or len(times[0]) == had:
             break
     count = min(len(one) for one in times)
@@ -186,6 +189,7 @@ def measure(
         held=watch.held,
         base=_spread(before),
         head=_spread(after),
+        left=tuple(dict.fromkeys(left)),
     )
 
 
@@ -207,15 +211,13 @@ Sides = tuple[Side, Side]
 
 def _lockstep(
     sides: Sides, layout: Layout, rng: random.Random, times: Times, watch: clocks.Watch, at_end: AtEnd
-) -> None:
-    """Adds the turns of two processes that alternate to `times`."""
+) -> list[str]:
+    """Adds the turns of two processes that alternate to `times`; returns what could not be taken back."""
     with ExitStack() as held:
+        folder, left = held.enter_context(_journal(sides))
         # Who starts first finds other memory free: which side that is must be a coin toss, too.
         first = rng.randrange(2)
-        runners = {
-            i: held.enter_context(Runner(sides[i].command, sides[i].folder, sides[i].env, sides[i].settings))
-            for i in (first, 1 - first)
-        }
+        runners = {i: held.enter_context(_runner(sides[i], folder)) for i in (first, 1 - first)}
         for index, runner in runners.items():
             _ready(runner, sides[index])
             _turn(runner, sides[index], max(layout.warmup, 1))
@@ -233,15 +235,18 @@ def _lockstep(
                 times[index].append(us or 0.0)
         for index, runner in runners.items():
             at_end(index, runner)
+    return left
 
 
-def _blocks(sides: Sides, layout: Layout, rng: random.Random, times: Times, watch: clocks.Watch, at_end: AtEnd) -> None:
-    """Adds the turns of two processes that run one after the other to `times`."""
-    order = [0, 1]
+def _blocks(
+    sides: Sides, layout: Layout, rng: random.Random, times: Times, watch: clocks.Watch, at_end: AtEnd
+) -> list[str]:
+    """Adds the turns of two processes that run one after the other to `times`; returns as `_lockstep` does."""
+    order, every = [0, 1], []
     rng.shuffle(order)
     for index in order:
         side = sides[index]
-        with _started(side) as runner:
+        with _journal((side,)) as (folder, left), _started(side, folder) as runner:
             _turn(runner, side, max(layout.warmup, 1))
             while len(times[index]) < layout.turns:
                 if len(times[index]) == layout.turns // 2:
@@ -251,6 +256,19 @@ def _blocks(sides: Sides, layout: Layout, rng: random.Random, times: Times, watc
                     break
                 times[index].append(us)
             at_end(index, runner)
+        every += left
+    return every
+
+
+def _journal(sides: Sequence[Side]) -> AbstractContextManager[tuple[str, list[str]]]:
+    """Where these sides note changes of files, which end with it; an empty name where they are not asked to."""
+    stays = next((side.settings["undo"] for side in sides if side.settings.get("undo")), None)
+    return undo.journal(stays) if stays else nullcontext(("", []))
+
+
+def _runner(side: Side, folder: str) -> Runner:
+    settings = {**side.settings, "undo": folder} if folder else side.settings
+    return Runner(side.command, side.folder, side.env, settings)
 
 
 def _one_turn(runner: Runner, side: Side, steps: int, core: int | None) -> float | None:
@@ -264,8 +282,8 @@ def _one_turn(runner: Runner, side: Side, steps: int, core: int | None) -> float
         return None
 
 
-def _started(side: Side) -> Runner:
-    runner = Runner(side.command, side.folder, side.env, side.settings)
+def _started(side: Side, folder: str = "") -> Runner:
+    runner = _runner(side, folder)
     try:
         _ready(runner, side)
     except BaseException:

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from advisor.capture.launcher.launch import targets_of
 from advisor.errors import FAILED
 from advisor.gate.files import GateError
 
@@ -235,9 +236,9 @@ class Runner:
 
 
 def _setting(place: Path, command: Sequence[str], folder: Path, more: Mapping[str, Any]) -> dict[str, str]:
-    # A launcher starts the script as a grandchild: it is known by the path of its script.
-    scripts = [os.path.realpath(folder / word) for word in command if word.endswith(".py")]
-    setting = {**more, "folder": str(place), "turns": str(place), "parent": os.getpid(), "targets": scripts}
+    # A launcher starts the script as a grandchild: it is known by the path of its script, or the name of its module.
+    targets = targets_of(command, folder)
+    setting = {**more, "folder": str(place), "turns": str(place), "parent": os.getpid(), "targets": targets}
     return {"TORCH_ADVISOR_CAPTURE": json.dumps(setting)}
 
 

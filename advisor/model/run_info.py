@@ -17,6 +17,7 @@ class RunInfo:
     world_size: int = 1
     environment: dict[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
+    sources: dict[str, str] = field(default_factory=dict)  # file of the script -> SHA-256 of its bytes, when profiled
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from advisor.errors import FAILED
+from advisor.errors import FAILED, AdvisorError
+from advisor.fixing.profiled_files import ProfiledFiles
 from advisor.gate import pairs
 from advisor.gate.files import GateError
-from advisor.gate.pairs import Layout, Pair, Side
+from advisor.gate.pairs import Layout, Pair, Side, SideFailedError
 from advisor.gate.turns import Runner
+from advisor.gate.undo import Stays
 
 # Twice the gate's slots, or fewer where a step is long: a pair is started often, and much of its cost is the start.
 _SLOTS, _FEWEST_SLOTS = 120, 20
@@ -79,25 +81,47 @@ def steps_of(layout: Layout) -> int:
     return layout.warmup + layout.turns * layout.steps_per_turn
 
 
-def layout_of(base: Side, mode: pairs.Mode | None = None) -> tuple[Layout, Cost]:
-    """How pairs of this script are measured, and what one costs.
+def layout_of(
+    base: Side, mode: pairs.Mode | None = None, stays: Stays = "downloads"
+) -> tuple[Layout, Cost, ProfiledFiles]:
+    """How pairs of this script are measured, what one costs, and the modules that the script imports from its folder.
 
+    stays: what remains of the files that this first start makes; nothing remains of later ones
     Raises GateError (4) where the script fails or has too few steps.
     """
     began = time.monotonic()
-    seen = pairs.look(base, WARMUP, None)
+    seen = pairs.look(replace(base, settings={**base.settings, "undo": stays}), WARMUP, base.folder)
     seconds = time.monotonic() - began
     settled = pairs.settle([seen], _SLOTS, WARMUP, mode)
     slot_s = settled.steps_per_turn * seen.step_us / 1e6
     slots = min(_SLOTS, max(_FEWEST_SLOTS, round(_TIMED_S / (2 * slot_s))))
     block = max(1, -(-_BLOCK_STEPS // settled.steps_per_turn))
-    return replace(settled, turns=slots, starts=_STARTS, block=block), Cost(seconds, seen.step_us / 1e6)
+    layout = replace(settled, turns=slots, starts=_STARTS, block=block)
+    return layout, Cost(seconds, seen.step_us / 1e6), ProfiledFiles.now(seen.strays)
 
 
-def measurer(layout: Layout, rng: random.Random) -> Measure:
-    """What measures pairs in this layout."""
+def measurer(layout: Layout, rng: random.Random, say: Callable[[str], None] = lambda _text: None) -> Measure:
+    """What measures pairs in this layout.
 
+    say: told where two processes of the script cannot run at the same time (a port, a folder that must be new), which
+    then run one after the other
+    """
+
+    mode = layout.mode
     profiled: dict[str, dict[str, float]] = {}
+
+    def one_pair(base: Side, head: Side, at_end: pairs.AtEnd) -> Pair:
+        nonlocal mode
+        try:
+            return pairs.measure(base, head, replace(layout, mode=mode), rng, at_end)
+        except SideFailedError as failure:
+            # What a change breaks, it breaks alone as well; the script as it is ran alone at first.
+            if mode == "blocks" or (failure.side is head and head.settings != base.settings) or of_memory(failure):
+                raise
+            pair = pairs.measure(base, head, replace(layout, mode="blocks"), rng, at_end)
+            mode = "blocks"
+            say(f"two processes of the script cannot run at the same time ({failure.last}); one follows the other now")
+            return pair
 
     def measure(base: Side, head: Side) -> Measured:
         sides, found = (base, head), (Facts(), Facts())
@@ -110,7 +134,7 @@ def measurer(layout: Layout, rng: random.Random) -> Measure:
             if not profiled.get(key) and runner.process.poll() is None:
                 profiled[key] = runner.counted(_COUNTED_STEPS)
 
-        pair = pairs.measure(base, head, layout, rng, at_end)
+        pair = one_pair(base, head, at_end)
         for side, facts in zip(sides, found, strict=True):
             facts.counts |= profiled.get(repr(side), {})
         measured = Measured(pair, *found, time.monotonic() - began)
@@ -118,6 +142,44 @@ def measurer(layout: Layout, rng: random.Random) -> Measure:
         return replace(measured, pair=replace(pair, ratio=pair.ratio - math.log(measured.work)))
 
     return measure
+
+
+def of_one_version(measure: Measure, files: ProfiledFiles) -> Measure:
+    """The same, and ends the session when one of these files is changed: its pairs would be those of two scripts."""
+
+    def measured(base: Side, head: Side) -> Measured:
+        found = measure(base, head)
+        if changed := files.first_changed():
+            raise AdvisorError(f"{changed.name} was changed while it was measured; start again")
+        return found
+
+    return measured
+
+
+def telling(measure: Measure, say: Callable[[str], None]) -> Measure:
+    """The same, and says once of each path that it could not be taken back."""
+    told: set[str] = set()
+
+    def measured(base: Side, head: Side) -> Measured:
+        found = measure(base, head)
+        for path in found.pair.left:
+            if path not in told:
+                say(f"{path}: changed by the script, and left so; it holds what was not written by Python code")
+            told.add(path)
+        return found
+
+    return measured
+
+
+# Status of a process that the kernel ended for its memory, as a signal and as a shell passes it on.
+_KILLED = (-9, 137)
+_MEMORY = ("out of memory", "outofmemory", "memoryerror", "can't allocate memory", "bad_alloc")
+
+
+def of_memory(failure: SideFailedError) -> bool:
+    """Whether a side ended because memory ran out."""
+    last = failure.last.lower()
+    return failure.status in _KILLED or any(word in last for word in _MEMORY)
 
 
 def _read(facts: Facts, runner: Runner) -> None:

@@ -16,7 +16,7 @@ from advisor.trying import mechanism, numbers
 from advisor.trying.candidates import Candidate
 from advisor.trying.decide import Design, Judged, judge
 from advisor.trying.numbers import Band
-from advisor.trying.pairing import Facts, Measure, Measured
+from advisor.trying.pairing import Facts, Measure, Measured, of_memory
 from advisor.trying.patched import PatchError
 from advisor.trying.treatments import merged, treated
 
@@ -28,9 +28,6 @@ SideOf = Callable[[Side, Sequence[Treatment]], Side]
 SELF_TEST = 4
 # Pairs for each question whether one of several proven changes contributes: nothing is claimed, so a look suffices.
 _LEFT_OUT = 4
-# Status of a process that the kernel ended for its memory, as a signal and as a shell passes it on.
-_KILLED = (-9, 137)
-_MEMORY = ("out of memory", "outofmemory", "memoryerror", "can't allocate memory", "bad_alloc")
 
 
 @dataclass(slots=True)
@@ -166,7 +163,7 @@ class Session:
         """
         if not isinstance(failure, SideFailedError) or failure.side is not before:
             return False
-        return self.noise is None or not _of_memory(failure)
+        return self.noise is None or not of_memory(failure)
 
     def _combine(self, proven: Sequence[Trial]) -> None:
         """The proven changes at once; then without each of them, so that what contributes nothing is dropped."""
@@ -256,15 +253,10 @@ def failed(trial: Trial, failure: GateError, before: Side) -> Trial:
     """The trial with what its process, or that of the unchanged side, ended with: out of memory, or another failure."""
     if not isinstance(failure, SideFailedError):  # it hangs, or has too few steps: the script as it is had enough
         return replace(trial, verdict="failed", why=str(failure))
-    if _of_memory(failure):
+    if of_memory(failure):
         beside = "the unchanged script, beside the changed one: " if failure.side is before else ""
         return replace(trial, verdict="out of memory", why=f"{beside}{failure.last or 'killed by the system'}")
     return replace(trial, verdict="failed", why=f"status {failure.status}: {failure.last}")
-
-
-def _of_memory(failure: SideFailedError) -> bool:
-    last = failure.last.lower()
-    return failure.status in _KILLED or any(word in last for word in _MEMORY)
 
 
 def _told(trial: Trial, found: Sequence[Measured], judged: Judged, band: Band) -> Trial:

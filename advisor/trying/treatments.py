@@ -80,7 +80,8 @@ def treated(side: Side, treatments: Sequence[Treatment], *, shift: int = 0) -> S
     bare = applied(side, (seeds, *treatments))
     # Sets of strings are visited in the same order by both processes of a pair.
     env = {"PYTHONHASHSEED": "0", **bare.env}
-    return replace(bare, env=env, settings={**bare.settings, "losses": _LOSSES, "whole": True, "counts": True})
+    settings = {"losses": _LOSSES, "whole": True, "counts": True, "undo": "nothing"}
+    return replace(bare, env=env, settings={**bare.settings, **settings})
 
 
 def applied(side: Side, treatments: Sequence[Treatment]) -> Side:

@@ -47,6 +47,7 @@ from advisor.api import (
 from ..shared._places import often, place, set_at
 from ..shared._words import percent
 from ._attention_cost import cost_of_plain, fused
+from ._attention_words import in_transformers
 
 CONFIRMED = (
     "measured pairs on a CPU: attention of six shapes, with and without dropout; "
@@ -91,15 +92,17 @@ def check(
         saving = fused(cost_of_plain(recorded, rows), price, claims)
         if saving.high_us < min_share * scale.step_us:
             return
+    dropped = in_transformers(settings, _NO_DROPOUT, no_dropout=True)
+    made = set_at(settings, "model") if dropped is not _NO_DROPOUT else ()
     yield Finding(
         message=(
             f"Attention falls back to its unfused implementation {often(len(rows) / steps.count)}{place(where)}{why}: "
             f"{duration(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
-        where=(*(set_at(settings, "flash_sdp") if switched_off else ()), *((where,) if where else ())),
+        where=(*(set_at(settings, "flash_sdp") if switched_off else made), *((where,) if where else ())),
         facts={"calls": len(rows) / steps.count, "attention_us": spent_us, "dropout": bool(len(dropping))},
-        fix=None if price.on_device else _SWITCHED_ON if switched_off else _NO_DROPOUT,
+        fix=None if price.on_device else _SWITCHED_ON if switched_off else dropped,
         claims=claims,
         at_most="medium",  # dropout of attention weights may be wanted
     )
@@ -130,6 +133,13 @@ EXAMPLES = [
         draw(_STEPS, us=100, F=FORWARD, A=_ATTENTION, P="aten::bmm", D="aten::dropout", B=BACKWARD),
         saves_us=(350, 500),
         says=("dropout on attention weights",),
+    ),
+    Example(
+        "the same in a model of Transformers, whose configuration has the dropout",
+        draw(_STEPS, us=100, F=FORWARD, A=_ATTENTION, P="aten::bmm", D="aten::dropout", B=BACKWARD),
+        facts={"settings": {"attention": {"implementation": "sdpa", "dropout": ["attention_dropout"]}}},
+        saves_us=(350, 500),
+        fixes=("from_pretrained(name, attention_dropout=0.0)",),
     ),
     Example(
         "the plain form beside a GPU, for reasons that no trace tells",

@@ -44,6 +44,7 @@ from advisor.api import (
     Nesting,
     Price,
     Scale,
+    Settings,
     StepOps,
     Steps,
     Trace,
@@ -52,9 +53,10 @@ from advisor.api import (
     shapes,
 )
 
-from ..shared._places import often
+from ..shared._places import often, set_at
 from ..shared._words import percent
 from ._attention_cost import SOFTMAX, cost_of, fused
+from ._attention_words import in_transformers
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -73,6 +75,7 @@ def check(
     scale: Scale,
     price: Price,
     lines: Lines | None,
+    settings: Settings | None,
     *,
     min_share: float = 0.03,  # one call instead of four, and rounding changes: below 3 % of the step noise hides it
 ) -> Iterator[Finding]:
@@ -90,6 +93,9 @@ def check(
     scale_and_dropout = f"scale=scale{', dropout_p=p if self.training else 0.0' if drops and not dropping else ''}"
     number = len(found) / steps.count
     where = lines.where_op(int(found[0][len(found[0]) // 2])) if lines else None
+    fix = _by_hand(scale_and_dropout, dropping=dropping)
+    own = in_transformers(settings, fix, no_dropout=dropping)
+    made = set_at(settings, "model") if own is not fix else ()
     yield Finding(
         message=(
             f"Attention runs op by op {often(number)}: matrix multiplications, mask and softmax take "
@@ -97,26 +103,28 @@ def check(
             f"{' in the forward pass alone' if cost.backward_us else ''}."
         ),
         saving=saving,
-        where=(where,) if where else (),
+        where=(*made, *((where,) if where else ())),
         facts={
             "attentions": number,
             "forward_us": cost.forward_us,
             "backward_us": cost.backward_us,
             "between_us": cost.between_us + cost.softmax_us,
         },
-        fix=Fix(
-            "Use `scaled_dot_product_attention`, on a CPU without dropout"
-            if dropping
-            else "Use `scaled_dot_product_attention`",
-            "semantics" if dropping else "numerics",
-            "scores = (q @ k.transpose(-2, -1)) * scale\nscores = scores.masked_fill(mask == 0, float('-inf'))\n"
-            "y = scores.softmax(-1) @ v",
-            f"y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.bool(), {scale_and_dropout})\n"
-            "# a mask that hides later tokens alone: is_causal=True instead of attn_mask allows the fastest kernel\n"
-            f"# nn.MultiheadAttention: {'dropout=0.0, and ' if dropping else ''}attention(x, x, x, need_weights=False)",
-        ),
+        fix=own,
         claims=claims,
         at_most="medium" if dropping else "high",  # dropout of attention weights may be wanted
+    )
+
+
+def _by_hand(scale_and_dropout: str, *, dropping: bool) -> Fix:
+    return Fix(
+        f"Use `scaled_dot_product_attention`{', on a CPU without dropout' if dropping else ''}",
+        "semantics" if dropping else "numerics",
+        "scores = (q @ k.transpose(-2, -1)) * scale\nscores = scores.masked_fill(mask == 0, float('-inf'))\n"
+        "y = scores.softmax(-1) @ v",
+        f"y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.bool(), {scale_and_dropout})\n"
+        "# a mask that hides later tokens alone: is_causal=True instead of attn_mask allows the fastest kernel\n"
+        f"# nn.MultiheadAttention: {'dropout=0.0, and ' if dropping else ''}attention(x, x, x, need_weights=False)",
     )
 
 
@@ -193,6 +201,13 @@ EXAMPLES = [
         draw(_BY_HAND, us=1000, Q=_SCORES, M="aten::masked_fill", S="aten::_softmax", V=_SCORES, B=BACKWARD),
         saves_us=(5000, 8500),
         says=("once a step",),
+    ),
+    Example(
+        "the same in a model of Transformers",
+        draw(_BY_HAND, us=1000, Q=_SCORES, M="aten::masked_fill", S="aten::_softmax", V=_SCORES, B=BACKWARD),
+        facts={"settings": {"attention": {"implementation": "eager"}}},
+        saves_us=(5000, 8500),
+        fixes=('from_pretrained(name, attn_implementation="sdpa")',),
     ),
     Example(
         "with dropout of the weights on a GPU, whose fused kernels drop out, too",

@@ -129,7 +129,7 @@ def side(script: Path) -> Side:
 def session(case: Case, rng: random.Random, budget_s: float) -> tuple[dict[str, Any], Measure, Side]:
     """What a session says of these changes."""
     base = side(case.script)
-    layout, _ = layout_of(base)
+    layout, _, _ = layout_of(base)
     measure = measurer(layout, rng)
     with scratch() as folder:
         one = Session(base, measure, budget_s, tell, side_of=Mirrors(Path(folder)).side, began=time.monotonic())

@@ -156,7 +156,10 @@ def test_hugging_face_trainer(tmp_path: Path, accumulate: str, expected: int) ->
     steps = done.rank["steps"]
     assert (steps["source"], steps["count"], steps["optimizer_steps"]) == ("loader", expected, expected)
     assert done.rank["settings"]["framework"] == "transformers"
-    assert {one["made_by"] for one in (*done.rank["loaders"], *done.rank["optimizers"])} == {"transformers"}
+    made = (*done.rank["loaders"], *done.rank["optimizers"])
+    assert {one["made_by"] for one in made} == {"transformers"}
+    text = (SCRIPTS / "with_trainer.py").read_text().splitlines()
+    assert {text[one["line"] - 1] for one in made} == {"    arguments = TrainingArguments("}
     assert not done.rank["files"][0]["partial"]
 
 

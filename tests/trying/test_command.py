@@ -319,7 +319,7 @@ def test_a_batch_that_does_not_fit_is_out_of_memory_and_the_session_goes_on(tmp_
     pytest.importorskip("torch")
     (tmp_path / "train.py").write_text(LIMITED)
     base = Side("base", (sys.executable, "train.py"), tmp_path, environment())
-    layout, _ = layout_of(base)
+    layout, _, _ = layout_of(base)
     session = Session(base, measurer(replace(layout, turns=20), random.Random(0)), 3600.0, lambda _text: None)
     session.began = time.monotonic()
     session.noise = 0.0  # of a self-test, which is left out here

@@ -68,7 +68,7 @@ def pair_of(folder: Path, words: tuple[str, ...], script: str) -> Measured:
     pytest.importorskip("torch")
     (folder / "train.py").write_text(script)
     base = Side("base", (sys.executable, *words), folder, environment())
-    layout, _ = layout_of(base)
+    layout, _, _ = layout_of(base)
     measure = measurer(replace(layout, turns=8), random.Random(0))
     session = Session(base, measure, 3600.0, lambda _text: None)
     return measure(base, session.side_of(base, (Treatment("environment", {"PAUSE": "0.003"}),)))

@@ -18,6 +18,10 @@ from .process_role import role_of
 def start(setting: str) -> None:
     """Reads the capture settings (JSON) and, where this process may be a rank, waits for its `import torch`."""
     settings = json.loads(setting)
+    if settings.get("undo"):
+        from .guards import journal
+
+        journal.install(settings["undo"], settings["folder"])
     role = role_of(settings, list(sys.orig_argv), sys.argv[0] if sys.argv else "")
     if role == "server":
         _await_forks(settings)

@@ -134,10 +134,11 @@ class Collector:
         }
 
     def _numbers(self, loader: dict[str, Any]) -> dict[str, Any]:
-        """Where the text gives its batch size and number of workers a number and makes its dataset; None if unknown."""
+        """Where the text gives its batch size and workers a number, makes its dataset, gives a Trainer its options."""
         from .facts.probe import attempt
 
-        return {"dataset_at": attempt(partial(self.setting_lines.of_dataset, loader)) or None} | {
+        options = attempt(partial(self.setting_lines.as_optioned, loader)) or {}
+        return {"dataset_at": attempt(partial(self.setting_lines.of_dataset, loader)) or None, **options} | {
             f"{argument}_at": attempt(partial(self.setting_lines.of_number, loader, argument)) or None
             for argument in ("batch_size", "num_workers")
         }

@@ -13,6 +13,7 @@ from typing import Any
 from .collector import Collector
 from .guards import hooks
 from .guards.interrupts import Interrupts, let_through
+from .guards.journal import training_begins
 from .steps.backward_rhythm import BackwardRhythm
 from .steps.parts import BACKWARD, FETCH, OPTIMIZER, Parts
 from .steps.tracker import Tracker
@@ -85,6 +86,7 @@ class Listeners:
         if self.live:
             if not self.thread:
                 self.thread = get_ident()
+                self._guard(training_begins, self.settings)
             if get_ident() == self.thread:
                 self._guard(self.tracker.backward)
                 self._guard(self.rhythm.passed)

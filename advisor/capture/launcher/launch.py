@@ -16,6 +16,8 @@ from typing import Any
 from advisor.capture.launcher import run_file
 from advisor.capture.launcher.signal_witness import Witness, witness
 
+# Names a folder where the script's processes note changes of files, for who takes them back (`advisor.gate.undo`).
+UNDO = "TORCH_ADVISOR_UNDO"
 _BOOT = Path(__file__).parents[1] / "inside" / "boot"
 # Between two looks at a script that runs, for which the cost of a look must not matter.
 _PAUSE_S = 0.5
@@ -67,16 +69,19 @@ class Ended:
     notes: list[str] = field(default_factory=list)
 
 
-def targets_of(command: Sequence[str]) -> tuple[str, ...]:
-    """Scripts (real paths) and modules that a launcher's command line names, the launcher itself not among them."""
+def targets_of(command: Sequence[str], folder: Path = Path()) -> tuple[str, ...]:
+    """Scripts (real paths) and modules that a launcher's command line names, the launcher itself not among them.
+
+    folder: where the command is started
+    """
     found = []
     words = list(command)
     for place, word in enumerate(words[1:], start=1):
         if words[place - 1] in ("-m", "--module"):
             if word not in _LAUNCHERS:
                 found.append(word)
-        elif word.endswith(".py") and Path(word).is_file():
-            found.append(os.path.realpath(word))
+        elif word.endswith(".py") and (folder / word).is_file():
+            found.append(os.path.realpath(folder / word))
     return tuple(found)
 
 
@@ -105,10 +110,11 @@ def environment(target: Target, folder: Path, options: Options, known: Mapping[s
         "at_epoch": options.at_epoch,
         "every": options.every,
         "report": options.report,
+        "undo": known.get(UNDO),
     }
     path = known.get("PYTHONPATH")
     return {
-        **known,
+        **{name: value for name, value in known.items() if name != UNDO},
         "TORCH_ADVISOR_CAPTURE": json.dumps(settings),
         "PYTHONPATH": f"{_BOOT}{os.pathsep}{path}" if path else str(_BOOT),
     }

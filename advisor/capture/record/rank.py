@@ -17,6 +17,13 @@ from advisor.capture.record.vitals import Vitals
 from advisor.capture.record.whole_run import RunTimes
 
 
+class Attention(msgspec.Struct, frozen=True):
+    """What Transformers models choose for attention, where all attention modules are theirs."""
+
+    implementation: str  # attn_implementation: eager | sdpa | flash_attention_2 | …
+    dropout: list[str] = []  # names in their configuration that are not zero: attention_probs_dropout_prob, …
+
+
 class Settings(msgspec.Struct, frozen=True):
     """Settings that traces do not contain, as they were in the profiled window."""
 
@@ -50,6 +57,7 @@ class Settings(msgspec.Struct, frozen=True):
     ddp: dict[str, Any] | None = None  # arguments of DistributedDataParallel
     fsdp: dict[str, Any] | None = None  # arguments of FullyShardedDataParallel or fully_shard; units: how many
     framework: str | None = None  # that runs the loop: lightning | transformers | accelerate; None: the script itself
+    attention: Attention | None = None  # None: attention of the script's own, or none
     # The user's innermost line in the last call that set: matmul_precision | deterministic | default_dtype |
     # anomaly_detection | flash_sdp | ddp (its constructor) | model (the constructor of the module that is trained) |
     # embedding ROWSxWIDTH (where the first table of that size is made).
@@ -109,6 +117,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     sparse_products: list[SparseProduct] = []  # likewise
     calibration: Measured | None = None  # None: not requested, or it failed
     blocks: dict[str, list[TextBlock]] = {}  # by file of the script; absent in earlier versions
+    file_digests: dict[str, str] = {}  # by file of the script: SHA-256 of its bytes, in hexadecimal digits
     line_digests: dict[str, str] = {}  # by file: four hexadecimal digits per line
     user_files: list[str] = []  # files of the user's code (not site-packages) in which lines were recorded
     later: list[LaterWindow] = []

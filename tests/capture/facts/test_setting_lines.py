@@ -373,3 +373,41 @@ def test_what_a_framework_makes_is_told_from_what_it_makes_again(tmp_path: Path)
     train = line_of(PREPARED, "TRAIN")
     assert loaders == {(line_of(PREPARED, "OWN"), None), (train, "accelerate")}
     assert [(one["line"], one["made_by"]) for one in done.rank["optimizers"]] == [(train, "accelerate")]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("from transformers import TrainingArguments\nargs = TrainingArguments(\n    'kept',\n)", 2),
+        ("args = transformers.Seq2SeqTrainingArguments('kept')", 1),
+        ("class OwnTrainingArguments(TrainingArguments):\n    pass\nargs = OwnTrainingArguments('kept')", 3),
+        ("first = TrainingArguments('a')\nsecond = TrainingArguments('b')", None),
+        ("(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()", None),
+    ],
+)
+def test_the_options_of_a_trainer_stand_where_they_are_given(text: str, line: int | None) -> None:
+    from advisor.capture.inside.facts.setting_lines import SettingLines
+
+    lines = SettingLines()
+    lines.text.sources = {"train.py": text}
+    made = {"file": "train.py", "line": 9, "made_by": "transformers"}
+    assert lines.as_optioned(made).get("line") == line
+    assert lines.as_optioned({**made, "made_by": "accelerate"}) == {}
+
+
+def test_how_models_of_transformers_compute_attention() -> None:
+    from types import SimpleNamespace
+
+    from advisor.capture.inside.facts.attention import of_transformers
+
+    def module(package: str, **config: object) -> object:
+        made = type("SelfAttention", (), {"__module__": f"{package}.models"})()
+        made.config = SimpleNamespace(**config)  # type: ignore[attr-defined]
+        return made
+
+    theirs = module("transformers", _attn_implementation="sdpa", attention_dropout=0.1, attn_pdrop=0.0)
+    eager = module("transformers", _attn_implementation="eager")
+    assert of_transformers([theirs, object()]) == {"implementation": "sdpa", "dropout": ["attention_dropout"]}
+    assert of_transformers([theirs, eager]) is None
+    assert of_transformers([theirs, module("mine", _attn_implementation="sdpa")]) is None
+    assert of_transformers([object()]) is None

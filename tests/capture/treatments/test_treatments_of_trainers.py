@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from advisor.gate import undo
 from advisor.gate.turns import Runner, environment
 
 pytestmark = [pytest.mark.torch, pytest.mark.complete]
@@ -85,3 +86,30 @@ def test_changes_reach_the_loop_of_a_trainer(tmp_path: Path, package: str, scrip
     assert losses[0] == pytest.approx(losses[1], rel=0.05)
     assert {"DataLoader", "AdamW"} <= set(reached)
     assert all(any(text.startswith(name) for text in reached) for name in more)
+
+
+@pytest.mark.parametrize(
+    ("package", "script", "least"),
+    [
+        (
+            "lightning",
+            LIGHTNING.replace('"logger": False, "enable_checkpointing": False, ', '"log_every_n_steps": 1, '),
+            2,
+        ),
+        ("transformers", TRANSFORMERS.replace('"save_strategy": "no"', '"save_steps": 3'), 4),
+    ],
+)
+def test_starts_leave_nothing(tmp_path: Path, package: str, script: str, least: int) -> None:
+    """Folders of runs, logs and checkpoints, those that safetensors writes included."""
+    pytest.importorskip(package)
+    (tmp_path / "train.py").write_text(script)
+    stays: undo.Stays
+    for stays in ("downloads", "nothing"):
+        with undo.journal(stays) as (folder, left):
+            with Runner((sys.executable, "train.py"), tmp_path, environment(), {"undo": folder}) as process:
+                process.ready()
+                process.turn(8)
+            written = len(list(tmp_path.rglob("*")))
+        assert left == []
+        assert written > least
+        assert [path.name for path in tmp_path.rglob("*")] == ["train.py"]

@@ -129,3 +129,27 @@ def test_no_sync_says_where_nothing_is_accumulated(tmp_path: Path) -> None:
     left, _ = run(tmp_path, "train.py", ("no_sync", {}), ranks=2)
     assert left["reached"] == []
     assert "synchronization can be skipped" in left["missed"][0]
+
+
+def test_a_loader_made_again_is_known_by_a_loader_that_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch_data = pytest.importorskip("torch.utils.data")
+    from advisor.capture.inside.treatments import batch
+    from advisor.capture.inside.treatments.door import Door
+
+    kind, door = torch_data.DataLoader, Door()
+    monkeypatch.setattr(kind, "__init__", kind.__init__)
+    batch.apply({"scale": 2}, door)
+    first = [1.0] * 80  # a list takes no weak reference
+    loader = kind(first, 4, shuffle=True)
+    # As accelerate does: the same samples, from the sampler of a loader that it replaces, and once more.
+    loader = kind(loader.dataset, batch_sampler=loader.batch_sampler)
+    loader = kind(loader.dataset, batch_sampler=loader.batch_sampler)
+    assert loader.batch_sampler.batch_size == 8
+    assert door.notes.missed == []
+    # An equal list, and one that may lie where the first did.
+    kind(list(first), batch_sampler=[[0, 1]])
+    assert len(door.notes.missed) == 1
+    sampler = loader.batch_sampler
+    del loader
+    kind(first, batch_sampler=sampler)
+    assert len(door.notes.missed) == 1  # the same sentence: no loader is alive that was changed

@@ -12,7 +12,7 @@ import torch
 
 from ..guards import frameworks
 from ..guards.interrupts import let_through
-from . import blas_threads, compiler, cores, model_facts
+from . import attention, blas_threads, compiler, cores, model_facts
 
 # Entries of a group of parameters that say which parameters these are.
 _NO_SETTINGS = ("params", "param_names", "name")
@@ -118,12 +118,13 @@ def look(initial: dict[str, Any], collector: Any, alive: model_facts.Live | None
         "ddp": alive.ddp if alive else None,
         "fsdp": alive.fsdp if alive else None,
         "framework": attempt(frameworks.of_the_loop),
+        "attention": attempt(lambda: attention.of_transformers(modules)),
         "set_at": attempt(lambda: collector.setting_lines.record(model_facts.held(model), trained)) or {},
     }
     return {
         "settings": settings,
         "optimizers": [
-            facts | collector.setting_lines.of_optimizer(one)
+            facts | _made(collector.setting_lines, collector.setting_lines.of_optimizer(one))
             for one in optimizers
             if (facts := attempt(partial(optimizer_facts, one)))
         ],
@@ -132,6 +133,10 @@ def look(initial: dict[str, Any], collector: Any, alive: model_facts.Live | None
         "compile": attempt(compiler.facts),
         "model": model,
     }
+
+
+def _made(lines: Any, place: dict[str, Any]) -> dict[str, Any]:
+    return place | (attempt(lambda: lines.as_optioned(place)) or {})
 
 
 def hidden_optimizer(collector: Any, alive: model_facts.Live | None) -> str:

@@ -63,6 +63,7 @@ class Facts:
         self.known["environment"] = secrets.allowed(os.environ)
         self.known["saves"] = probe.attempt(saves)
         self.known["blocks"] = probe.attempt(lambda: blocks(self.collector.setting_lines.text)) or {}
+        self.known["file_digests"] = probe.attempt(lambda: self.collector.setting_lines.text.digests) or {}
         self.known["line_digests"] = probe.attempt(lambda: digests(self.collector.setting_lines.text)) or {}
         found = [self.kept_before, self._kept(alive.scalars if alive else None)]
         # What an epoch dropped may live in a cycle until Python collects it: more steps, in no variable. A look that

@@ -8,14 +8,13 @@ from __future__ import annotations
 import ast
 import os
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from ..guards.user_code import file_at
 from . import penalty_interval
+from .file_digests import digests, own_files
 
 Place = dict[str, Any]  # file, line, function: the keys of `record.CodePlace`
 Node = ast.expr | ast.keyword | ast.arg | ast.stmt
@@ -55,6 +54,8 @@ _SWITCHES = {
 }
 _CHECKPOINTS = ("checkpoint", "checkpoint_sequential", "checkpoint_wrapper", "gradient_checkpointing_enable")
 _SETS_VARIABLE = ("setdefault", "putenv")
+# What the name of a class ends with that holds the options of a Trainer.
+_ARGUMENTS = "TrainingArguments"
 # Of a DataLoader's arguments.
 _POSITIONS = {"dataset": 0, "batch_size": 1, "num_workers": 5}
 # Names of a batch's size: `batch_size`, `train_batch_size`, `per_device_batch`, `BATCH`; not those of an evaluation.
@@ -79,21 +80,23 @@ class ScriptText:
 
         The file that was started comes first, and all of them are no longer than the limit.
         """
-        started = getattr(sys.modules.get("__main__"), "__file__", None)
-        paths = sorted({getattr(module, "__file__", None) or "" for module in list(sys.modules.values())})
         found: dict[str, str] = {}
         room = _MOST_BYTES
-        for path in sorted(paths, key=lambda one: one != started):
-            file = file_at(path, self.foreign) if path.endswith(".py") else ""
-            text = _text(path) if file and file not in found and len(found) < _MOST_FILES else ""
+        for file, path in own_files(self.foreign).items():
+            text = _text(path) if path.endswith(".py") and len(found) < _MOST_FILES else ""
             if text and len(text) <= room:
                 found[file] = text
                 room -= len(text)
         return found
 
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of each file, read when the text is."""
+        return digests(own_files(self.foreign))
+
     def read(self) -> None:
         """Reads the files now, if nothing has asked for them yet."""
-        _ = self.sources
+        _ = self.sources, self.digests
 
     def nodes(self, *words: str) -> Iterator[tuple[str, ast.AST]]:
         """(file, node) of every file in which one of these words occurs."""
@@ -122,6 +125,12 @@ class ScriptText:
             if one.number and _BATCH_SIZE.fullmatch(one.name):
                 places[f"batch_size {one.number}"].add((one.file, one.line))
         return {name: _place(*at.pop()) for name, at in places.items() if len(at) == 1}
+
+    def training_arguments(self) -> Place:
+        """The only call of Transformers' TrainingArguments or of a class named after it; empty where several are."""
+        calls = (one for one in self.nodes(_ARGUMENTS) if isinstance(one[1], ast.Call))
+        found = {(file, node.lineno) for file, node in calls if _last_name(node.func).endswith(_ARGUMENTS)}  # type: ignore[attr-defined]
+        return _place(*found.pop()) if len(found) == 1 else {}
 
     def penalty_interval(self) -> Place:
         """Where the interval of a gradient penalty is given the number 1; empty if none is, or several are."""

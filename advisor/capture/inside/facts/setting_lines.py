@@ -144,6 +144,10 @@ class SettingLines:
             {key: loader[key] for key in ("file", "line", "function")} if loader.get("file") else {}
         )
 
+    def as_optioned(self, made: dict[str, Any]) -> Place:
+        """Where the options of what Transformers' Trainer made are given; empty where that is not one line."""
+        return self.text.training_arguments() if made.get("made_by") == "transformers" else {}
+
     def _place(self, frame: FrameType | None) -> Place:
         user = self._users(frame)
         if user is None:

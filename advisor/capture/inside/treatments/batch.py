@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterable
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset, SequentialSampler
@@ -13,11 +15,13 @@ from .door import Door
 def apply(arguments: dict[str, Any], door: Door) -> None:
     """size, or scale: a factor. all: True changes loaders that do not shuffle, too, which may be evaluations."""
 
-    done: set[int] = set()  # datasets of loaders that were changed: a framework makes a loader again, from its sampler
+    # Loaders that were changed: a framework makes a loader again, from the sampler and dataset of one that is alive.
+    done: list[weakref.ref[Any]] = []
 
-    def edit(_loader: Any, given: dict[str, Any]) -> None:
+    def edit(loader: Any, given: dict[str, Any]) -> None:
         now = given.get("batch_size", 1)
-        if given.get("batch_sampler") is not None and id(given.get("dataset")) in done:
+        if given.get("batch_sampler") is not None and _has_dataset(done, given.get("dataset")):
+            _note(done, loader)
             return
         if given.get("batch_sampler") is not None or now is None:
             door.notes.miss("a DataLoader whose batch size is set by its batch sampler or by the script")
@@ -33,10 +37,19 @@ def apply(arguments: dict[str, Any], door: Door) -> None:
             door.notes.miss(f"a DataLoader of {samples} samples with drop_last, which would have no batch left")
             return
         given["batch_size"] = new
-        done.add(id(given.get("dataset")))
+        _note(done, loader)
         door.notes.reach(f"DataLoader: batch size {new} instead of {now}")
 
     change(DataLoader, edit)
+
+
+def _note(loaders: list[weakref.ref[Any]], loader: Any) -> None:
+    loaders[:] = [*(one for one in loaders if one() is not None), weakref.ref(loader)]
+
+
+def _has_dataset(loaders: Iterable[weakref.ref[Any]], dataset: Any) -> bool:
+    """Whether one of these loaders is alive and has this very dataset; one whose constructor failed has none."""
+    return dataset is not None and any(getattr(one(), "dataset", None) is dataset for one in loaders)
 
 
 def _trains(given: dict[str, Any]) -> bool:
