@@ -28,6 +28,7 @@ from advisor.engine import (
     diagnosis,
     joint,
     merge,
+    one_odd_step,
     severity,
     two_threads,
     unsteady,
@@ -217,6 +218,8 @@ def reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence
     if not steps.startup.steady:
         outcomes = tuple(map(unsteady.without_promise, outcomes))
     breakdown = computed.find(Breakdown)
+    of_odd = one_odd_step.parts_of_it(steps, breakdown)
+    outcomes = tuple(one_odd_step.without_promise(outcome, of_odd) for outcome in outcomes)
     plain = computed.find(PlainBreakdown) or breakdown
     items: tuple[BreakdownItem, ...] = plain.items if plain else ()
     device = computed.get(Device)

@@ -98,11 +98,15 @@ def _event_work(queues: Queues, says: int, start: int, stop: int) -> tuple[list[
 
 @dataclass(frozen=True, slots=True)
 class StreamWaits:
-    """Pairs of works: `target` waits for `source` of another stream; `inferred` of them are not stated by the trace."""
+    """Pairs of works: `target` waits for `source` of another stream; `inferred` of them are not stated by the trace.
+
+    across   pairs (work, queue): what the queue gets first after the window waits for this work of another queue
+    """
 
     source: Ints
     target: Ints
     inferred: int
+    across: tuple[tuple[int, int], ...]
 
 
 def stream_waits(trace: Trace, queues: Queues, window: tuple[int, int]) -> StreamWaits:
@@ -111,26 +115,33 @@ def stream_waits(trace: Trace, queues: Queues, window: tuple[int, int]) -> Strea
     Those calls name no stream: that of the next work that the calling thread launches is taken to wait for the last
     work that had been launched on each other stream, as far as the times of the trace allow. A stream waits for whoever
     uses it: what another thread launches there first waits, as after reductions that autograd's thread waited for.
+    A thread that launches nothing more in the window goes on with what it launched first.
     """
     events, (opens, closes) = trace.events, window
     stated, calls_stated = _stated_waits(events, queues, window)
     calls = np.flatnonzero(named_like(events, _STREAM_WAIT))
     calls = calls[(events.start_ns[calls] >= opens) & (events.start_ns[calls] < closes)]
     calls = calls[~np.isin(events.correlation[calls], list(calls_stated))]
-    target = queues.first_on_stream_each(calls, queues.launched_after_each(calls))
-    calls, target = calls[target >= 0], target[target >= 0]
+    waiting = queues.queue_after_each(calls)
+    calls, waiting = calls[waiting >= 0], waiting[waiting >= 0]
+    target = queues.first_after_each(calls, waiting)
+    inside, called = target >= 0, events.start_ns[calls] - opens
     inferred = set(_coincidences(queues))
+    across: list[tuple[int, int]] = []
     for queue in queues.all():
+        before = queues.last_before_each(queue, called)
         # The event may have been recorded before later launches: go back to what had ended when the target began.
-        source = np.minimum(
-            queues.last_before_each(queue, events.start_ns[calls] - opens),
-            queues.last_done_each(queue, queues.start[target] + _AT_ONCE_NS),
+        source = np.where(
+            inside, np.minimum(before, queues.last_done_each(queue, queues.start[target] + _AT_ONCE_NS)), -1
         )
-        found = (source >= 0) & (queues.work.queue[target] != queue)
+        found = (source >= 0) & (waiting != queue)
         inferred.update(zip(source[found].tolist(), target[found].tolist(), strict=True))
+        # When the target of a wait at the window's end begins is not seen: streams that waited for each other will.
+        left = ~inside & (before >= 0) & np.isin(waiting, waiting[found])
+        across += zip(before[left].tolist(), waiting[left].tolist(), strict=True)
     inferred -= stated
-    found = np.array(sorted(stated | inferred), np.int64).reshape(-1, 2)
-    return StreamWaits(found[:, 0], found[:, 1], len(inferred))
+    pairs = np.array(sorted(stated | inferred), np.int64).reshape(-1, 2)
+    return StreamWaits(pairs[:, 0], pairs[:, 1], len(inferred), tuple(across))
 
 
 def _stated_waits(events: Events, queues: Queues, window: tuple[int, int]) -> tuple[set[tuple[int, int]], set[int]]:

@@ -32,6 +32,7 @@ class Graph:
     threads       index into `events.threads` of each host queue; the first is the loop's
     loader        works[loader:] are batches that the loader's workers made (queue of their own, no device)
     notes         how dependencies were found that the trace does not state
+    across        pairs (work, stream): the stream's first work of the next round waits for this work
     """
 
     work: Work
@@ -43,6 +44,7 @@ class Graph:
     threads: tuple[int, ...]
     loader: int
     notes: tuple[str, ...]
+    across: tuple[tuple[int, int], ...] = ()
 
 
 def build(trace: Trace, steps: Steps, links: Links, nesting: Nesting) -> Graph:
@@ -87,7 +89,8 @@ class _Builder:
         self.queue_of_thread = {main: 0}
         self.notes: list[str] = []
         self.blocking = device_waits.blocking_copies(trace, work, self.opens)
-        self.delays = fit_delays(trace, work, self.opens, self.blocking)
+        self.waits = device_waits.stream_waits(trace, self.lookup, window)
+        self.delays = fit_delays(trace, work, self.opens, self.blocking, self.waits.target)
         self.batches = batches(trace, main, window, steps)
 
     def threads_of(self, nesting: Nesting) -> None:
@@ -200,7 +203,7 @@ class _Builder:
 
     def stream_waits(self) -> None:
         """Streams that wait for events of others."""
-        found = device_waits.stream_waits(self.trace, self.lookup, self.window)
+        found = self.waits
         if len(found.target):
             self.edges.add(Why.EVENT, found.source, found.target, from_point=False, to_point=False)
         if found.inferred:
@@ -231,6 +234,7 @@ class _Builder:
             threads=tuple(self.queue_of_thread),
             loader=len(self.work.row),
             notes=tuple(self.notes),
+            across=self.waits.across,
         )
 
     def _with_loader(self) -> Work:

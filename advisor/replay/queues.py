@@ -72,22 +72,22 @@ class Queues:
         at = lo + int(self._called[lo:hi].searchsorted(self._events.start_ns[row], side="left")) - 1
         return int(self._works[at]) if at >= lo else -1
 
-    def launched_after_each(self, rows: Ints) -> Ints:
-        """The work that the thread of each host row launched first after it, -1 where there is none."""
+    def queue_after_each(self, rows: Ints) -> Ints:
+        """The stream of what the thread of each host row launches next, or launched first; -1 where it never does."""
         found = np.full(len(rows), -1, np.int64)
         for thread, (lo, hi) in self._of_thread.items():
             mine = np.flatnonzero(self._events.thread[rows] == thread)
             at = lo + self._called[lo:hi].searchsorted(self._events.start_ns[rows[mine]], side="right")
-            found[mine[at < hi]] = self._works[at[at < hi]]
+            found[mine] = self.work.queue[self._works[np.where(at < hi, at, lo)]]
         return found
 
-    def first_on_stream_each(self, rows: Ints, works: Ints) -> Ints:
-        """The first work that any thread launched after each host row on the stream of its work; -1 stays -1."""
-        found = works.copy()
-        for queue, (lo, hi) in enumerate(self.ranges):
-            mine = np.flatnonzero((works >= lo) & (works < hi))
-            at = np.searchsorted(self._reach[queue], self._events.start_ns[rows[mine]] - self._opens, side="right")
-            found[mine] = np.minimum(lo + at, works[mine])
+    def first_after_each(self, rows: Ints, queue: Ints) -> Ints:
+        """The first work of a stream each that any thread launched after a host row each, -1 where there is none."""
+        found = np.full(len(rows), -1, np.int64)
+        for one, (lo, hi) in enumerate(self.ranges):
+            mine = np.flatnonzero(queue == one)
+            at = lo + np.searchsorted(self._reach[one], self._events.start_ns[rows[mine]] - self._opens, side="right")
+            found[mine] = np.where(at < hi, at, -1)
         return found
 
     def recorded(self, row: int) -> int:

@@ -155,6 +155,9 @@ def _steady_ns(sheet: Sheet) -> float:
         done = sheet.play(state)
         after = done[plan.last]
         after[points.thread[last_point]] = done[plan.slot_of_point[last_point]] + sheet.offset[last_point]
+        for work, stream in graph.across:
+            slot = len(graph.threads) + stream
+            after[slot] = max(after[slot], done[plan.slot_of_work[work]])
         grown = float((after - state).max())
         state = after
         if number and abs(grown - growth) <= _SETTLED * grown:

@@ -115,10 +115,14 @@ class Delays:
     queue: float
 
 
-def fit_delays(trace: Trace, work: Work, opens: int, blocking: Mask) -> Delays:
-    """The medians over kernels on an empty stream and over kernels that were surely queued."""
+def fit_delays(trace: Trace, work: Work, opens: int, blocking: Mask, waiting: Ints) -> Delays:
+    """The medians over kernels on an empty stream and over kernels that were surely queued.
+
+    waiting: works that waited for another stream, which delayed them for as long as that took
+    """
     events = trace.events
     linked = (work.launch >= 0) & ~blocking & (events.category[work.row] == Category.KERNEL)
+    linked[waiting] = False
     call = np.maximum(work.launch, 0)
     call_start, call_end = events.start_ns[call] - opens, events.end_ns[call] - opens
     previous_end = work.previous_end

@@ -80,6 +80,7 @@ def of_rank(
             )
         text = f"{which} left out: up to {longest} long, {why}"
         said.append(Health("stalled-steps", "note", text))
+    said.extend(_odd(steps))
     said.extend(_startup(steps))
     said.extend(_pace(steps))
     if device.why:
@@ -95,6 +96,21 @@ def of_rank(
         said.append(Health("replay", "note", text))
     said.extend(Health("capture", "note", note) for note in (record.notes if record else ()))
     return tuple(said)
+
+
+def _odd(steps: Steps) -> Iterator[Health]:
+    """That one step is far longer than the others, and yet in all shares."""
+    if steps.odd is None:
+        return
+    times = np.array(steps.profiled_us)
+    rest = np.delete(times, steps.odd)
+    usual = " to ".join(dict.fromkeys((duration(float(rest.min())), duration(float(rest.max())))))
+    text = (
+        f"one of the {steps.count} recorded steps, {steps.labels[steps.odd]}, takes "
+        f"{duration(float(times[steps.odd]))} where others take {usual}; whether that is usual, this recording does "
+        "not show, so it is in all shares; waits that lie mostly in it are reported without a saving"
+    )
+    yield Health("uneven-steps", "note", text)
 
 
 def _lost(trace: Trace, steps: Steps) -> Iterator[Health]:

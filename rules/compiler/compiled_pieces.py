@@ -3,7 +3,8 @@
 ## What it looks at
 Compiled regions of torch.compile that follow one another in a step: the cache lookup before each, which checks whether
 its guards still hold (types, shapes, attributes, Python values), and the Python from the end of one region to the
-lookup of the next. The time inside a region is not counted. Repeated blocks with several products each are not
+lookup of the next. Beside a device also the time inside a region before its first launch and after its last: the call
+of the compiled code. Other time inside a region is not counted. Repeated blocks with several products each are not
 reported: PyTorch's recipe "Reducing torch.compile cold start compilation time with regional compilation" recommends
 compiling one and running it for all.
 
@@ -26,14 +27,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-import numpy.typing as npt
-
 from advisor.api import (
     BACKWARD,
     FORWARD,
     GEMM,
-    Category,
     Ev,
     Example,
     Finding,
@@ -48,46 +45,29 @@ from advisor.api import (
     intersect,
     subtract,
     total,
-    union,
 )
 
+from ..shared._compiled_regions import LEAST_PIECES, LOOKUP, pieces_of
 from ..shared._words import count, percent
 
 CONFIRMED = "measured pair on a CPU: thirty layers compiled one by one against the whole model, which saved 22 and 24 %"
-
-_LOOKUP, _REGION = "TorchDynamo Cache Lookup", "Torch-Compiled Region"
-# The same compiled code twice in a window may be a model in two steps.
-_REPEATED = 4
-# Attention projects at least twice and a feed-forward part multiplies twice; layers multiply once.
-_PRODUCTS_OF_A_BLOCK = 3
-_PRODUCTS = (
-    *("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::convolution", "mkl::_mkl_linear"),
-    *("aten::_scaled_mm", "mkldnn::_linear_pointwise", "mkldnn::_convolution_pointwise"),
-)
-# Longer than that is not the way from one piece to the next but something that somebody wrote between them.
-_LONGEST_NS = 200_000
 
 
 def check(
     price: Price,
     *,
     min_share: float = 0.03,  # a model compiled as a whole spends 1 to 2 % of a small step on its one check
-    min_pieces: float = 4.0,  # two or three regions are a model and its loss, or a model with one break
+    min_pieces: float = LEAST_PIECES,  # two or three regions are a model and its loss, or a model with one break
 ) -> Iterator[Finding]:
     trace, steps, scale, gpu = price.ops.trace, price.ops.steps, price.scale, price.on_device
-    events = trace.events
-    if not events.exactly(_LOOKUP).any():
+    found = pieces_of(price, min_pieces)
+    if found is None:
         return
-    mine = (events.thread == steps.main_thread) & (steps.step_of(events.start_ns) >= 0)
-    lookups, regions = events.exactly(_LOOKUP) & mine, events.named(_REGION) & mine & events.of(Category.CPU_OP)
-    pieces = float(regions.sum()) / steps.count
-    if pieces < min_pieces or _are_blocks(price, np.flatnonzero(regions)):
-        return
-    spans = _around(trace, steps, lookups, regions)
+    pieces, spans = found
     spent_us = steps.per_step_us(total(spans))
     if spent_us < min_share * steps.step_us:
         return
-    how = "low: regions cannot be merged; high: the checks and the Python between them, without gains from fusion"
+    how = "low: regions cannot be merged; high: the checks, the calls and the Python between, without gains from fusion"
     left = 1 - 1 / pieces
     # Beside a device only the replay knows whether the host's time matters.
     model_us, bound_us = (0.0, 0.0 if gpu else spent_us * left), spent_us * left
@@ -100,8 +80,9 @@ def check(
         return
     yield Finding(
         message=(
-            f"Compiled code runs in {count(pieces)} regions a step: guard checks and the Python between regions take "
-            f"{duration(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            f"Compiled code runs in {count(pieces)} regions a step: guard checks{', calls' if gpu else ''} and the "
+            f"Python between regions take {duration(scale.scaled(spent_us))} of each step "
+            f"({percent(spent_us / steps.step_us)})."
         ),
         saving=saving,
         facts={"pieces": pieces, "wrapper_us": spent_us},
@@ -121,38 +102,7 @@ def _idle_us(trace: Trace, steps: Steps, spans: Intervals) -> float:
     return steps.of_window_us(total(subtract(intersect(spans, steps.window), trace.busy)))
 
 
-def _are_blocks(price: Price, regions: npt.NDArray[np.int64]) -> bool:
-    """Whether most regions run the same compiled code, with several products in each: a block of a model, no layer."""
-    events, nesting = price.ops.events, price.ops.nesting
-    names, times = np.unique(events.name[regions], return_counts=True)
-    blocks = regions[np.isin(events.name[regions], names[times >= _REPEATED])]
-    if 2 * len(blocks) < len(regions):
-        return False
-    products = np.flatnonzero(events.of(Category.CPU_OP) & events.exactly(*_PRODUCTS))
-    inside = np.zeros(len(events), np.bool_)
-    inside[blocks] = True
-    held = nesting.ancestor_of(products, inside)
-    each = np.bincount(np.searchsorted(blocks, held[held >= 0]), minlength=len(blocks))
-    return bool(np.median(each) >= _PRODUCTS_OF_A_BLOCK)
-
-
-def _around(trace: Trace, steps: Steps, lookups: npt.NDArray[np.bool_], regions: npt.NDArray[np.bool_]) -> Intervals:
-    """Look-ups outside of regions, and the ways from a region to the next look-up in which no op runs."""
-    events = trace.events
-    checks = union(events.start_ns[lookups], events.end_ns[lookups])
-    inside = union(events.start_ns[regions], events.end_ns[regions])
-    compiled = union(np.concatenate((checks[:, 0], inside[:, 0])), np.concatenate((checks[:, 1], inside[:, 1])))
-    ways = np.column_stack((compiled[:-1, 1], compiled[1:, 0]))
-    same = steps.step_of(ways[:, 0]) == steps.step_of(ways[:, 1])
-    ways = ways[same & (ways[:, 1] - ways[:, 0] <= _LONGEST_NS) & (ways[:, 1] > ways[:, 0])]
-    ops = events.of(Category.CPU_OP) & (events.thread == steps.main_thread) & ~lookups & ~regions
-    busy = union(events.start_ns[ops], events.end_ns[ops])
-    idle = subtract(ways, busy)
-    both = np.concatenate((subtract(checks, inside), idle))
-    return intersect(union(both[:, 0], both[:, 1]), steps.window)
-
-
-_CHECK = Ev(_LOOKUP, launches="")
+_CHECK = Ev(LOOKUP, launches="")
 _PIECE = Ev("Torch-Compiled Region: 0/0", launches="")
 _STEPS = """
     step   [1                                          ][2                                          ]

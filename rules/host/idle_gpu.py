@@ -3,6 +3,7 @@
 ## What it looks at
 Gaps in which no kernel, copy or memset runs on the device, and the host is not fetching a batch, not waiting in a
 synchronization and not about to launch: it runs Python, prepares data, logs, collects garbage, writes a checkpoint.
+Gaps without a name that the host would not leave if it did not wait before are left to `sync-in-loop`.
 Each gap is attributed to the code that ran in it, where the trace shows it. Gaps that nothing in the trace explains are
 listed last.
 
@@ -28,8 +29,10 @@ import numpy as np
 
 from advisor.api import (
     BACKWARD,
+    D2H_PAGEABLE,
     FORWARD,
     GEMM,
+    ITEM,
     NEXT,
     Breakdown,
     Category,
@@ -46,16 +49,20 @@ from advisor.api import (
     Scale,
     Source,
     Steps,
+    Syncs,
     draw,
     duration,
     edits,
     host_collectives,
     intersect,
     total,
+    union,
 )
 
 from ..shared._allocator import allocator_calls
+from ..shared._compiled_regions import pieces_of
 from ..shared._words import percent
+from ._waits import IDLE, WORTH, told_waits
 
 CONFIRMED = "real trace: TimeSformer inference on an H100, 217 ms of preprocessing before the first kernel"
 
@@ -74,6 +81,7 @@ def check(
     steps: Steps,
     scale: Scale,
     price: Price,
+    syncs: Syncs | None,
     *,
     min_share: float = 0.03,  # below 3 % of the step a saving is within the noise between steps
 ) -> Iterator[Finding]:
@@ -91,7 +99,11 @@ def check(
             fix = _fix(group.host, _reads_back(price, spans))
             yield _named(group, _saving(group, idle, busy_us, price), fix, step_us, scale)
     # Where the next work was queued already, the device itself needed the time: nothing in the script gives it back.
-    rest_us = host_us - named_us + breakdown.us("idle_unknown") - idle.nobodys_us
+    unknown_us = breakdown.us("idle_unknown") - idle.nobodys_us
+    rest_us = host_us - named_us + unknown_us
+    if rest_us >= min_share * step_us and syncs is not None:
+        # What the host would hide if it did not wait before is told with these waits.
+        rest_us = min(host_us - named_us, _left_us(syncs, busy, price) - named_us) + unknown_us
     if rest_us >= min_share * step_us:
         alone = _in_one_step(idle, steps)
         yield _rest(rest_us, idle, breakdown, step_us, scale) if alone is None else alone
@@ -104,6 +116,12 @@ def _saving(group: IdleGroup, idle: GpuIdle, busy_us: float, price: Price) -> Sa
     how = "low: the work overlaps with that of the device; high: it is removed from the loop"
     found = price.saving([gone], [gone], ("idle_host",), how, model_us=model_us, bound_us=group.us)
     return replace(found, low_us=min(found.low_us, price.scale.scaled(model_us[0])))
+
+
+def _left_us(syncs: Syncs, busy: GpuBusy, price: Price) -> float:
+    """Idle time that `sync-in-loop` leaves over, where it tells of more than what directly follows a wait, µs."""
+    told_us = sum(wait.saving.high_us for wait in told_waits(syncs, busy, price, min_share=WORTH) if wait.later)
+    return max(sum(price.breakdown.us(part) for part in IDLE) - told_us / price.scale.factor, 0.0)
 
 
 def _optimizers_own(price: Price, spans: Intervals) -> bool:
@@ -134,9 +152,12 @@ def _of_the_loop(price: Price, group: IdleGroup, spans: Intervals) -> bool:
 
 
 def _of_others(price: Price) -> Intervals:
-    """Calls of the allocator and collectives on the host: rules of their own speak of them."""
+    """Calls of the allocator, collectives on the host, ways between compiled regions: rules of their own tell them."""
     events = price.ops.events
-    return events.covered(allocator_calls(events) | host_collectives(events))
+    calls = events.covered(allocator_calls(events) | host_collectives(events))
+    pieces = pieces_of(price)
+    both = np.concatenate((calls, pieces[1])) if pieces is not None else calls
+    return union(both[:, 0], both[:, 1])
 
 
 def _reads_back(price: Price, spans: Intervals) -> bool:
@@ -319,6 +340,24 @@ EXAMPLES = [
     Example(
         "idle, but the loop waits for its loader: another rule's time",
         draw(_STEPS, us=1000, P=NEXT, F=FORWARD, B=BACKWARD, K=GEMM),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "Python after a wait, without which the host would do it while the device works: told with the wait",
+        draw(
+            """
+            step   [1                       ][2                       ]
+            cpu    [F ][I             ]       [F ][I             ]
+            gpu 7   [K            ]            [K            ]
+            gpu 7                  [C]                        [C]
+            """,
+            us=1000,
+            F=FORWARD,
+            I=ITEM,
+            K=GEMM,
+            C=D2H_PAGEABLE,
+        ),
         saves_us=None,
         near_miss=True,
     ),

@@ -49,7 +49,6 @@ from advisor.api import (
     Finding,
     GpuBusy,
     Price,
-    Saving,
     Scale,
     Source,
     Steps,
@@ -58,97 +57,26 @@ from advisor.api import (
     Training,
     draw,
     duration,
-    edits,
-    host_collectives,
-    intersect,
     starts_in,
-    total,
     union,
 )
 
-from ..shared._allocator import allocator_calls
 from ..shared._words import count, percent
 from ._exchange_sizes import FIX, NEEDED, SIZES, sizes_of_exchange
 from ._sync_fixes import PINNED, SITES, fix_of, of_the_op
+from ._waits import IDLE, WORTH, Wait, told_waits
 
 
 def check(
     syncs: Syncs,
     busy: GpuBusy,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     training: Training,
     *,
-    min_share: float = 0.01,  # one line to move; below 1 % of the step the gain cannot be seen
+    min_share: float = WORTH,  # one line to move; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
-    bound_us = price.measured_us(("idle_sync",))
-    for site in syncs.sites:
-        cost_us = min(site.gives_back_us, bound_us)
-        least_us = min_share * steps.step_us
-        if not site.from_user or max(cost_us, site.us) < least_us or _reads_copies(site, price):
-            continue
-        after = _saving(site, cost_us, busy, price) if cost_us >= least_us else None
-        ahead = _ahead(site, price)
-        # Mostly idle time that follows, of a host that is not ahead: all of it is what the waits cost.
-        later = after is None or (ahead is not None and ahead.high_us > 2 * after.high_us)
-        saving = ahead if later else after
-        # The wait may only move: to the next sync, or to a device that is busy all the same.
-        if saving is not None and saving.high_us >= min_share * scale.step_us:
-            yield _finding(site, cost_us, saving, price, later=later, trains=training.seen)
-
-
-def _reads_copies(site: SyncSite, price: Price) -> bool:
-    """Whether explicit waits are for copies to the host that return before they are done: without, it reads too early.
-
-    Such a copy of most of them lies between the wait and the one before it.
-    """
-    if "Synchronize" not in site.op:
-        return False
-    events, launch = price.ops.events, price.ops.links.launch
-    copies = np.flatnonzero(events.of(Category.MEMCPY) & events.named("DtoH") & (launch >= 0))
-    copies = copies[events.end_ns[copies] > events.end_ns[launch[copies]]]
-    called_ns = np.sort(events.end_ns[launch[copies]])
-    before = np.searchsorted(called_ns, np.sort(events.start_ns[np.array(site.rows, int)]))
-    return bool(2 * (np.diff(before, prepend=0) > 0).sum() > len(site.rows))
-
-
-def _ahead(site: SyncSite, price: Price) -> Saving | None:
-    """What it gives back that the host launches ahead: idle time of later causes goes. Only a replay can tell.
-
-    Between the wait and the next launches the host does work of its own, which it did before the device was done.
-    """
-    replay, events = price.replay, price.ops.events
-    if not price.on_device or replay is None or not replay.trusted:
-        return None
-    rows = np.array(site.rows, int)
-    waits = union(events.start_ns[rows], events.end_ns[rows])
-    # The loop waits for collectives on the host with reason, and ops that need memory for the allocator: rules of their
-    # own speak of both. What most steps do not do is no part of a step.
-    if (
-        2 * total(intersect(waits, events.covered(host_collectives(events)))) > total(waits)
-        or starts_in(events.start_ns[np.flatnonzero(allocator_calls(events))], waits).any()
-        or 2 * len(np.unique(price.ops.steps.step_of(events.start_ns[rows]))) < price.ops.steps.count
-    ):
-        return None
-    how = "low: nothing; high: the step without these waits, with the host as far ahead as its launches allow"
-    without = edits.unsync(rows)
-    return price.saving([], [without], _IDLE, how, model_us=(0.0, 0.0), bound_us=price.measured_us(_IDLE))
-
-
-# A batch, too, is fetched earlier where the host is ahead.
-_IDLE = ("idle_sync", "idle_launch", "idle_host", "idle_input")
-
-
-def _saving(site: SyncSite, cost_us: float, busy: GpuBusy, price: Price) -> Saving:
-    """The step without these waits: replayed, else bounded."""
-    steps = price.ops.steps
-    # Without the sync the host needs at least the time it now spends outside it, the device at least its busy time.
-    others_us = max(steps.step_us - site.us, busy.share * steps.step_us)
-    low_us = min(cost_us, max(0.0, steps.step_us - others_us))
-    how = "low: the rest of the host's work becomes the limit; high: the step without these waits"
-    without = edits.unsync(np.array(site.rows, int))
-    return price.saving([without], [without], ("idle_sync",), how, model_us=(low_us, cost_us))
+    for wait in told_waits(syncs, busy, price, min_share=min_share):
+        yield _finding(wait, price, trains=training.seen)
 
 
 def _to_device(site: SyncSite, price: Price) -> bool:
@@ -161,18 +89,18 @@ def _to_device(site: SyncSite, price: Price) -> bool:
     return len(mine) > 0 and bool(events.named("HtoD")[mine].all())
 
 
-def _finding(
-    site: SyncSite, cost_us: float, saving: Saving, price: Price, *, later: bool = False, trains: bool = True
-) -> Finding:
-    """later: what it costs is idle time after other work of the host."""
+def _finding(wait: Wait, price: Price, *, trains: bool = True) -> Finding:
     steps, scale = price.ops.steps, price.scale
+    site, saving, later = wait.site, wait.saving, wait.later
+    # Else the device idles in gaps further on.
+    at_once = 2 * scale.scaled(site.then_idle_us) > saving.high_us
     place = f" at {_place(site.where)}" if site.where else ""
     times = "once" if site.calls == 1 else f"{count(site.calls)} times"
     needed = sizes_of_exchange(site, price)
     waits = f"`{_short(site.op)}`{place} makes the host wait for the GPU {times} a step"
     then = (
         f", {duration(scale.scaled(site.us))} in all, and launch nothing meanwhile: what it does next leaves the GPU "
-        "idle."
+        f"idle{_idle_time(site, steps, scale) if at_once else ''}."
         if later
         else f"; the GPU is then idle for {duration(scale.scaled(site.idle_after_us))} of each step "
         f"({percent(site.idle_after_us / steps.step_us)})."
@@ -185,14 +113,20 @@ def _finding(
         facts={
             "syncs_per_step": site.calls,
             "blocked_us": site.us,
-            "gives_back_us": cost_us,
+            "gives_back_us": wait.cost_us,
+            **({"idle_us": site.then_idle_us} if later and at_once else {}),
             "idle_after_us": site.idle_after_us,
             "op": site.op,
         },
         fix=PINNED if _to_device(site, price) else FIX if needed else fix_of(site, price, trains=trains),
-        claims=_IDLE if later else ("idle_sync",),
+        claims=IDLE if later else ("idle_sync",),
         at_most="medium" if needed else "high",
     )
+
+
+def _idle_time(site: SyncSite, steps: Steps, scale: Scale) -> str:
+    us = site.then_idle_us
+    return f" for {duration(scale.scaled(us))} of each step ({percent(us / steps.step_us)})"
 
 
 def _place(where: Source) -> str:

@@ -1,21 +1,31 @@
-"""Weights of layers are converted to 16 bits more often than they change.
+"""Tensors are converted between fp32 and 16 bits more often than needed.
 
 ## What it looks at
 Copies from fp32 to fp16 or bf16 within a linear layer or a convolution, of a tensor with the shape of its weight: what
 autocast does before it calls the layer. In training, an updated weight has to be converted once for each gradient that
 is stored for it; further conversions of the step are counted. In steps without gradients (`torch.no_grad()` and
-`torch.inference_mode()`), all of them are. Needs recorded shapes and a device.
+`torch.inference_mode()`), all of them are.
+
+Also conversions of an activation from 16 bits to fp32 before a pair of narrow layers in fp32 (adapters such as LoRA: a
+weight of few rows, then one of few columns), and back after it. A single layer in fp32, such as a router, is not
+reported. Needs recorded shapes and a device.
 
 ## Why it costs time
 A conversion reads four bytes and writes two for every number of the weight, the layer then reads these two again. With
 few tokens, as in generation, that is more memory traffic than the layer itself. Autocast keeps what it has converted,
 but only until its context ends, only for weights that get a gradient, and never in `torch.inference_mode()`.
 
+Around a narrow layer the activation is far larger than the layer's weights: converting it takes longer than converting
+them, and the products then read twice the bytes.
+
 ## How to fix it
 Inference: convert the model once, `model.to(torch.bfloat16)`. Training with frozen weights (adapters, a teacher, a
 pretrained backbone): convert the frozen part once; autocast then only converts what is trained. Weights that are
 trained, and are used several times a step: call them within one `torch.autocast` context, without
 `cache_enabled=False`.
+
+Narrow layers in fp32 beside a model in 16 bits: call them under autocast, which converts their weights and leaves the
+activation alone; the weights that the optimizer updates stay in fp32.
 
 ## When to leave it
 Validation between training steps, where the weights have to stay in fp32. Models whose softmax or normalization needs
@@ -58,6 +68,7 @@ from advisor.api import (
 
 from ..shared._places import first_line, often, place
 from ..shared._words import percent
+from ._narrow_layers import NARROW, around_narrow_layers
 
 Ints = npt.NDArray[np.int64]
 Shape = tuple[int, ...]
@@ -79,6 +90,11 @@ def check(
         return
     if (price.ops.events.dims < 0).all():
         raise Missing("the trace has no shapes; record with record_shapes=True")
+    yield from around_narrow_layers(price, lines, min_share)
+    yield from _of_weights(price, lines, min_share)
+
+
+def _of_weights(price: Price, lines: Lines | None, min_share: float) -> Iterator[Finding]:
     casts = _casts(price)
     if not casts:
         return
@@ -226,6 +242,7 @@ def _drawn(text: str, **other: Ev) -> Drawing:
 
 
 EXAMPLES = [
+    *NARROW,
     Example(
         "autocast over an fp32 model that is not trained: each step converts the weight",
         _drawn(_STEPS),

@@ -11,7 +11,10 @@ from benchmarks.drawn_jobs.recorded import Recorded
 from benchmarks.drawn_jobs.seventh_set import adamw
 from drawn_loops import found, report
 
+from advisor.analyses.costs.replay import Replay
+from advisor.computed import Computed
 from advisor.model import Finding, Report
+from advisor.trace.read.load import read_bytes
 
 
 @cache
@@ -84,3 +87,35 @@ def test_work_whose_records_were_lost_is_no_idle_time() -> None:
     (note,) = [item for item in said.health if item.id == "lost-records"]
     assert "left out" in note.message
     assert sum(item.share for item in said.breakdown if item.id == "compute") > 0.98
+
+
+def test_idle_time_that_a_wait_explains_is_told_once() -> None:
+    said, step_us, _ = told("evaluated")
+    assert only(said, "sync-in-loop").measured_us == pytest.approx(0.35 * step_us, rel=0.05)
+    assert not found(said, "idle-gpu")
+
+
+def test_regions_cost_their_calls_as_well_and_the_python_between_them_is_told_once() -> None:
+    said, step_us, usual_us = told("broken")
+    finding = only(said, "compiled-pieces")
+    assert finding.saving is not None
+    assert finding.saving.high_us == pytest.approx(step_us - usual_us, rel=0.05)
+    assert not found(said, "idle-gpu")
+
+
+def test_activations_that_adapters_in_fp32_convert() -> None:
+    said, step_us, usual_us = told("adapted")
+    finding = only(said, "repeated-casts")
+    assert "48 times a step" in finding.message
+    assert finding.saving is not None
+    # The rest is what the drawn products take less than half of in bf16.
+    assert 0.4 < finding.saving.low_us / (step_us - usual_us) < finding.saving.high_us / (step_us - usual_us) < 1
+    job = next(one for one in JOBS if one.name == "adapted")
+    assert not found(report(run(job, fixed=True).trace()), "repeated-casts")
+
+
+def test_a_wait_for_reductions_at_the_end_of_the_window_counts_in_each_round() -> None:
+    job = next(one for one in JOBS if one.name == "accumulated")
+    slow = run(job)
+    replay = Computed(trace=read_bytes(slow.trace(), "made")).get(Replay)
+    assert replay.step_us == pytest.approx(slow.step_us(), rel=0.01)

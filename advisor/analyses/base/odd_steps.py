@@ -39,6 +39,21 @@ def odd_steps(trace: Trace, spans: Intervals, lengths: Floats) -> Mask:
     return none
 
 
+def longest_of_few(trace: Trace, spans: Intervals, lengths: Floats) -> int | None:
+    """Of steps that all stay in the shares the one that is not like the others, though notable in their mean.
+
+    Of two to four steps, or of steps of several ranks, nobody can say that it is no usual one.
+    """
+    if len(lengths) < 2:
+        return None
+    longest = int(lengths.argmax())
+    others = np.delete(lengths, longest)
+    apart = lengths[longest] - others.max() > others.max() - others.min()
+    if not apart or lengths.mean() <= (1 + _NOTABLE) * others.mean():
+        return None
+    return None if (_updates_alone(trace, spans) | _waits_for_batch(trace, spans))[longest] else longest
+
+
 def _many_times(lengths: Floats, compiles: Mask) -> Mask:
     """Steps each of which is many times as long as the longest of the others, once in five or rarer.
 

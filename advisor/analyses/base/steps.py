@@ -10,7 +10,7 @@ import numpy.typing as npt
 from advisor.analyses.base.cadence import Cadence, cadence
 from advisor.analyses.base.launched import Launched
 from advisor.analyses.base.lost_records import with_lost_work
-from advisor.analyses.base.odd_steps import odd_steps
+from advisor.analyses.base.odd_steps import longest_of_few, odd_steps
 from advisor.analyses.base.repetition import repeated_steps
 from advisor.analyses.base.startup import Startup
 from advisor.analyses.base.step_ranges import marked_by_ranges
@@ -55,6 +55,8 @@ class Steps:
     startup      what was excluded as start-up, and whether steps without it remain
     stalls_us    profiled steps that were excluded because no step takes that long without the profiler, or, in a trace
                  that capture did not record, because they are longer and not like the others (odd_steps); µs each
+    odd          index of a step that is in all shares though it is longer and not like the others: of less than five
+                 steps, or of one rank of several, nobody can say that it is unusual; None in a run that capture timed
     lost         steps that were excluded because records of their work on the device are not in the trace
     starts_ns    starts of all events of the trace, for which `step_of` caches its result
     """
@@ -75,6 +77,7 @@ class Steps:
     cut_off: bool = False
     startup: Startup = field(default_factory=Startup)
     stalls_us: tuple[float, ...] = ()
+    odd: int | None = None
     lost: int = 0
     starts_ns: Ints | None = field(default=None, repr=False)
     _of_starts: list[Ints] = field(default_factory=list, init=False, repr=False)
@@ -214,6 +217,7 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
         cut_off=marks.cut_off,
         startup=startup,
         stalls_us=stalls_us,
+        odd=longest_of_few(trace, spans, lengths[kept]) if record is None and trace.device_work.any() else None,
         lost=int(lost.sum()),
         starts_ns=trace.events.start_ns,
     )

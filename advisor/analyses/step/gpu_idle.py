@@ -138,6 +138,12 @@ class GpuIdle:
     share: float
     steps_count: float
 
+    @property
+    def explained(self) -> Intervals:
+        """Idle time of every cause that is known."""
+        known = np.concatenate([spans for cause, spans in self.intervals.items() if cause != "idle_unknown"])
+        return union(known[:, 0], known[:, 1])
+
     def top(self, cause: str, n: int = 5) -> tuple[IdleGroup, ...]:
         """The largest groups of gaps of one cause, by host work and line."""
         rows = []

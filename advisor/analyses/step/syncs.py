@@ -25,6 +25,7 @@ class SyncSite:
     calls          per step
     us             time that they blocked the host, µs per step
     idle_after_us  device idle from the drained queue to the next device work, µs per step, as far as it is idle_sync
+    then_idle_us   the same of every explained cause: what the host does between the wait and the next launch
     gives_back_us  upper bound of the saving without them: of each the smaller of its wait and the idle time after it
     where          the user's line, if known
     from_user      False for syncs that the framework makes itself (profiler, DDP, data loader)
@@ -36,6 +37,7 @@ class SyncSite:
     us: float
     idle_after_us: float
     gives_back_us: float = 0.0
+    then_idle_us: float = 0.0
     where: Source | None = None
     from_user: bool = True
     rows: tuple[int, ...] = field(default=(), repr=False)
@@ -61,11 +63,13 @@ class Syncs:
         if not events.of(Category.RUNTIME).any():
             raise Missing("the trace has no calls into a device runtime, so blocking calls cannot be counted")
         own_ns = _blocked_ns(drains, events.dur_ns[drains.call])
-        stalled = np.zeros(len(own_ns), np.int64)
+        stalled = then_idle = np.zeros(len(own_ns), np.int64)
         if idle is not None:
             drained = drains.begin_ns + drains.waited_ns
             until = np.where(drains.waited_ns > 0, np.minimum(drains.until_ns, steps.window[-1, 1]), drained)
-            stalled = overlap_of_each(drained, np.maximum(until, drained), idle.intervals["idle_sync"])
+            until = np.maximum(until, drained)
+            stalled = overlap_of_each(drained, until, idle.intervals["idle_sync"])
+            then_idle = overlap_of_each(drained, until, idle.explained)
         idle_steps = idle.steps_count if idle is not None else steps.of_window
         groups: dict[tuple[str, Source | None], list[int]] = {}
         for i, row in enumerate(drains.op):
@@ -80,6 +84,7 @@ class Syncs:
                     calls=len(rows) / steps.count,
                     us=steps.per_step_us(int(own_ns[rows].sum())),
                     idle_after_us=float(stalled[rows].sum()) / idle_steps / 1e3,
+                    then_idle_us=float(then_idle[rows].sum()) / idle_steps / 1e3,
                     gives_back_us=float(back.sum()) / idle_steps / 1e3,
                     where=where,
                     from_user=not _FRAMEWORK.match(op),

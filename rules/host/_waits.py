@@ -1,0 +1,115 @@
+"""Waits of the host for the device that cost something, with what the step saves without each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.api import (
+    Category,
+    GpuBusy,
+    Price,
+    Saving,
+    Syncs,
+    SyncSite,
+    edits,
+    host_collectives,
+    intersect,
+    starts_in,
+    total,
+    union,
+)
+
+from ..shared._allocator import allocator_calls
+
+# A batch, too, is fetched earlier where the host is ahead.
+IDLE = ("idle_sync", "idle_launch", "idle_host", "idle_input")
+
+
+# One line to move; below 1 % of the step the gain cannot be seen.
+WORTH = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One place of the script that waits.
+
+    cost_us  idle time right after it that it gives back, µs per profiled step
+    saving   the step without these waits
+    later    what it costs is idle time after other work of the host
+    """
+
+    site: SyncSite
+    cost_us: float
+    saving: Saving
+    later: bool
+
+
+def told_waits(syncs: Syncs, busy: GpuBusy, price: Price, *, min_share: float) -> Iterator[Wait]:
+    """The waits whose removal saves at least this share of the step."""
+    steps, scale = price.ops.steps, price.scale
+    bound_us = price.measured_us(("idle_sync",))
+    for site in syncs.sites:
+        cost_us = min(site.gives_back_us, bound_us)
+        least_us = min_share * steps.step_us
+        if not site.from_user or max(cost_us, site.us) < least_us or _reads_copies(site, price):
+            continue
+        after = _saving(site, cost_us, busy, price) if cost_us >= least_us else None
+        ahead = _ahead(site, price)
+        # Mostly idle time that follows, of a host that is not ahead: all of it is what the waits cost.
+        later = after is None or (ahead is not None and ahead.high_us > 2 * after.high_us)
+        saving = ahead if later else after
+        # The wait may only move: to the next sync, or to a device that is busy all the same.
+        if saving is not None and saving.high_us >= min_share * scale.step_us:
+            yield Wait(site, cost_us, saving, later)
+
+
+def _reads_copies(site: SyncSite, price: Price) -> bool:
+    """Whether explicit waits are for copies to the host that return before they are done: without, it reads too early.
+
+    Such a copy of most of them lies between the wait and the one before it.
+    """
+    if "Synchronize" not in site.op:
+        return False
+    events, launch = price.ops.events, price.ops.links.launch
+    copies = np.flatnonzero(events.of(Category.MEMCPY) & events.named("DtoH") & (launch >= 0))
+    copies = copies[events.end_ns[copies] > events.end_ns[launch[copies]]]
+    called_ns = np.sort(events.end_ns[launch[copies]])
+    before = np.searchsorted(called_ns, np.sort(events.start_ns[np.array(site.rows, int)]))
+    return bool(2 * (np.diff(before, prepend=0) > 0).sum() > len(site.rows))
+
+
+def _ahead(site: SyncSite, price: Price) -> Saving | None:
+    """What it gives back that the host launches ahead: idle time of later causes goes. Only a replay can tell.
+
+    Between the wait and the next launches the host does work of its own, which it did before the device was done.
+    """
+    replay, events = price.replay, price.ops.events
+    if not price.on_device or replay is None or not replay.trusted:
+        return None
+    rows = np.array(site.rows, int)
+    waits = union(events.start_ns[rows], events.end_ns[rows])
+    # The loop waits for collectives on the host with reason, and ops that need memory for the allocator: rules of their
+    # own speak of both. What most steps do not do is no part of a step.
+    if (
+        2 * total(intersect(waits, events.covered(host_collectives(events)))) > total(waits)
+        or starts_in(events.start_ns[np.flatnonzero(allocator_calls(events))], waits).any()
+        or 2 * len(np.unique(price.ops.steps.step_of(events.start_ns[rows]))) < price.ops.steps.count
+    ):
+        return None
+    how = "low: nothing; high: the step without these waits, with the host as far ahead as its launches allow"
+    without = edits.unsync(rows)
+    return price.saving([], [without], IDLE, how, model_us=(0.0, 0.0), bound_us=price.measured_us(IDLE))
+
+
+def _saving(site: SyncSite, cost_us: float, busy: GpuBusy, price: Price) -> Saving:
+    """The step without these waits: replayed, else bounded."""
+    steps = price.ops.steps
+    # Without the sync the host needs at least the time it now spends outside it, the device at least its busy time.
+    others_us = max(steps.step_us - site.us, busy.share * steps.step_us)
+    low_us = min(cost_us, max(0.0, steps.step_us - others_us))
+    how = "low: the rest of the host's work becomes the limit; high: the step without these waits"
+    without = edits.unsync(np.array(site.rows, int))
+    return price.saving([without], [without], ("idle_sync",), how, model_us=(low_us, cost_us))
