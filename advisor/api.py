@@ -77,7 +77,7 @@ from advisor.analyses.step.syncs import Syncs, SyncSite
 from advisor.analyses.step.thread_use import ThreadUse
 from advisor.analyses.work.kernel_work import KernelWork, WorkGroup
 from advisor.analyses.work.matmuls import Matmuls
-from advisor.analyses.work.op_costs import alike, operations_of
+from advisor.analyses.work.op_costs import alike, operations_of, work_of
 from advisor.analyses.work.op_work import element_counts, flops, shapes
 from advisor.analyses.work.operands import (
     backward_of,
@@ -104,6 +104,7 @@ from advisor.capture.record import (
     Settings,
     SparseProduct,
     StepTimes,
+    ZeroTerms,
 )
 from advisor.computed import Missing
 from advisor.constants import Constant, constant
@@ -389,6 +390,7 @@ __all__ = [
     "WatchedRun",
     "WhatIfRanks",
     "WorkGroup",
+    "ZeroTerms",
     "alike",
     "backward_of",
     "backward_passes",
@@ -441,4 +443,5 @@ __all__ = [
     "trial_words",
     "union",
     "where_read",
+    "work_of",
 ]

@@ -13,6 +13,7 @@ import pytest
 from advisor.analyses.dataflow.judged_steps import JudgedSteps
 from advisor.analyses.dataflow.observed_steps import ObservedSteps
 from advisor.capture.inside.dataflow.observer import Observer
+from advisor.capture.inside.guards import hooks
 from advisor.capture.record import Dataflow, JudgedOps, RankRecord
 from advisor.computed import Computed
 
@@ -59,10 +60,13 @@ def observed(folder: Path, step: Callable[[], object]) -> Run:
     observer.look()
     step()
     assert observer.start(False), observer.why
+    placed = hooks.watch_backward(observer.factors.passed)
     for number in range(2):
         observer.open(number)
         step()
         observer.close()
+    for undo in placed:
+        undo()
     observer.stop(True)
     assert observer.file, observer.why
     return Run(observer, file)

@@ -15,7 +15,7 @@ from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.line_costs import LineCosts
 from advisor.analyses.step.deprofiled import Deprofiled
-from advisor.analyses.work.op_work import NUMBER_BYTES, Shape, flops, has_batch, shapes, traffic
+from advisor.analyses.work.op_work import NUMBER_BYTES, Shape, flops, has_batch, product_bytes, shapes, traffic
 from advisor.calibration.calibration import Calibration
 from advisor.computed import Missing
 from advisor.constants import constant
@@ -150,7 +150,9 @@ def work_us(host: Host, batch: int) -> tuple[float, float]:
             done = number * flops(one.name, inputs)
             if done:
                 taken_us += took_us
-                explained_us += done / _SLOWEST_GFLOPS / 1e3 + number * _OP_US
+                # Thin products read and write more than they multiply.
+                moved_us = number * product_bytes(one.name, inputs) / host.gbs[0] / 1e3
+                explained_us += max(done / _SLOWEST_GFLOPS / 1e3, moved_us) + number * _OP_US
                 slow_us += min(done / host.gflops[0] / 1e3, max(took_us - number * _SMALL_OP_US, 0.0))
                 fast_us += done / host.gflops[1] / 1e3
             elif any(shape and shape[0] in sizes for shape in inputs):

@@ -14,9 +14,11 @@ from advisor.analyses.dataflow import (
     equal_layers,
     equal_passes,
     frozen_features,
+    gathered_products,
     outward_results,
     partial_sorts,
     penalties,
+    picked_elements,
     repeated_values,
     slope_penalties,
     sparse_products,
@@ -25,6 +27,7 @@ from advisor.analyses.dataflow import (
     unread_rows,
     updated_weights,
     value_numbering,
+    zero_terms,
 )
 from advisor.analyses.dataflow.observed_steps import ObservedSteps
 from advisor.capture.record import Features, JudgedOps, RankRecord, SparseProduct
@@ -64,6 +67,8 @@ def judged(observed: ObservedSteps) -> JudgedOps:
     unread = unread_rows.judge([unread_rows.unread(*one) for one in zip(steps, stored, strict=True)], names)
     in_part = partial_sorts.judge([partial_sorts.partly_read(*one) for one in zip(steps, stored, strict=True)], names)
     pairs = diagonals.judge([diagonals.find(*one) for one in zip(steps, stored, strict=True)], names)
+    elements = picked_elements.judge([picked_elements.find(*one) for one in zip(steps, stored, strict=True)], names)
+    told = {*found.constant, *(one.op for one in (*unread, *pairs))}
     parameters = {one for one in known if one[1] in observed.asking}
     squares = [penalties.find(ops, parameters, one) for ops, one in zip(steps, stored, strict=True)]
     slopes = [slope_penalties.find(ops) for ops in steps]
@@ -79,6 +84,8 @@ def judged(observed: ObservedSteps) -> JudgedOps:
         waits=waits,
         sorted=[(one.op, one.read, one.of) for one in in_part],
         diagonals=[(one.op, one.reader, one.of) for one in pairs],
+        picked=[(one.op, one.reader, one.read, one.of) for one in elements if one.op not in told],
+        same=gathered_products.judge([gathered_products.find(ops, parameters) for ops in steps], names),
         penalties=[list(one.ops) for one in penalties.judge(squares, names)],
         slopes=[(list(one.ops), one.centred) for one in slope_penalties.judge(slopes, names)],
         coordinates=[
@@ -89,6 +96,7 @@ def judged(observed: ObservedSteps) -> JudgedOps:
         onward=list(outward.onward),
         layers=equal_layers.find(steps[-1], waits, known),
         passes=equal_passes.find(steps[-1], waits, known, outward.leaving, [at for at, _ in found.again]),
+        zero_terms=zero_terms.find(observed, waits, outward),
         casts=found.casts,
         messages=list(static_messages.find(steps[-1], observed.resting)),
         features=_features(observed, known, still),

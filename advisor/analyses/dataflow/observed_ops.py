@@ -43,7 +43,9 @@ class ObservedOps:
         if not seen.ops:
             raise Missing(seen.why or _NOT_ASKED)
         known = (seen.again, seen.constant, seen.unread, seen.casts, seen.waits, seen.messages)
-        every = (*known, seen.diagonals, seen.penalties, seen.slopes, seen.coordinates, seen.layers, seen.passes)
+        terms = (seen.penalties, seen.slopes, seen.zero_terms, seen.same)
+        parts = (seen.diagonals, seen.picked, seen.coordinates)
+        every = (*known, *terms, *parts, seen.layers, seen.passes)
         if not any(every):
             return cls(seen, np.empty(0, np.int64), (), 1.0)
         events = trace.events

@@ -38,6 +38,8 @@ class ObservedSteps:
     asking    storages of tensors that required a gradient, at the end of the observed steps or at a later check
     calm      random numbers were drawn in the observed steps only by ops of torch, which are recorded
     matrices  (storage, measurement) of large matrices held by the script
+    zeros     numbers of autograd's nodes that multiply by zero, as `advisor/capture/record/dataflow.py` says
+    roots     (number of the node that a backward pass began with, the next number then; -1: gradients were stored)
     why       why nothing is known; then there are no steps
     """
 
@@ -49,6 +51,8 @@ class ObservedSteps:
     asking: frozenset[int] = frozenset()
     calm: bool = False
     matrices: tuple[tuple[int, DenseMatrix], ...] = ()
+    zeros: frozenset[int] = frozenset()
+    roots: frozenset[tuple[int, int]] = frozenset()
     why: str = ""
 
     @classmethod
@@ -81,5 +85,7 @@ def _steps(reader: Reader, written: Dataflow, name: str) -> ObservedSteps:
         looks=written.looks,
         asking=frozenset(ref.storage for ref, state in held if state & ASKS),
         calm=written.calm,
+        zeros=frozenset(written.zeros),
+        roots=frozenset(written.roots),
         matrices=tuple((reader.held[one.held].storage, one) for one in written.matrices),
     )

@@ -31,7 +31,7 @@ class Arguments(msgspec.Struct, gc=False):
 
 
 class Attribute(msgspec.Struct, gc=False):
-    """A further fact of a node: `tid`, the number of its thread, and `op_schema` are read."""
+    """A further fact of a node: `tid`, the number of its thread, `op_schema` and `seq_id` are read."""
 
     name: str
     value: Any
@@ -60,6 +60,7 @@ class _Ended:
     order: int
     random: bool
     casts: tuple[Op, ...]
+    number: int
     place: str = "loop"
 
 
@@ -96,9 +97,9 @@ class Reader:
             del mine[first:]
         elif name.startswith(STEP):
             self._step(int(name.removeprefix(STEP)), node.id, thread)
-        elif schema := facts.get("op_schema"):
+        elif facts.get("op_schema"):
             self.order += 1
-            mine[first:] = [_ended(node, schema, self.order, mine[first:])]
+            mine[first:] = [_ended(node, facts, self.order, mine[first:])]
         elif place := _place(name):
             own = first + (_behind_closure(mine[first:]) if place == "optimizer" else 0)
             for one in mine[first:own]:
@@ -151,13 +152,13 @@ def _behind_closure(ended: list[_Ended]) -> int:
     return max((at + 1 for at, one in enumerate(ended) if one.place == "backward"), default=0)
 
 
-def _ended(node: Node, schema: str, order: int, within: list[_Ended]) -> _Ended:
+def _ended(node: Node, facts: dict[str, Any], order: int, within: list[_Ended]) -> _Ended:
     """An op with what is known by those inside it, which go."""
     random = value_numbering.is_random(node.name, node.inputs.values) or any(one.random for one in within)
     # What autocast converts for an op stands beside that op, in a call of it around both.
     again = any(one.node.name == node.name for one in within)
     casts = tuple(_op(one) for one in within if one.node.name == "aten::to") if again else ()
-    return _Ended(node, schema, order, random, casts)
+    return _Ended(node, facts["op_schema"], order, random, casts, facts.get("seq_id", -1))
 
 
 def _op(ended: _Ended) -> Op:
@@ -177,6 +178,7 @@ def _op(ended: _Ended) -> Op:
         random=ended.random,
         training=value_numbering.is_statistics(node.name, given.values),
         casts=ended.casts,
+        number=ended.number,
     )
 
 
@@ -184,6 +186,10 @@ def _refs(value: Any, kind: str, sizes: Any, strides: Any) -> Iterator[Ref]:
     """The tensors in one argument: one, several in a list, none."""
     if kind.startswith("GenericList[Tensor"):
         kinds = kind.removeprefix("GenericList[").removesuffix("]").split(",")
+        for one in zip(value, kinds, sizes, strides, strict=True):
+            yield from _refs(*one)
+    elif kind.startswith("GenericList[GenericList[Tensor"):  # a list for each device, as collectives have it
+        kinds = kind.removeprefix("GenericList[").removesuffix("]").replace("],Gen", "]|Gen").split("|")
         for one in zip(value, kinds, sizes, strides, strict=True):
             yield from _refs(*one)
     elif kind.startswith("Tensor(") and not kind.startswith("Tensor(nullptr"):

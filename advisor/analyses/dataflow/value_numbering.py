@@ -67,6 +67,7 @@ class Op:
     random: bool = False
     training: bool = False  # a normalisation that keeps running statistics changes them
     casts: tuple[Op, ...] = ()  # what autocast converted for it
+    number: int = -1  # that autograd gives to the next node as it begins
 
 
 @dataclass(slots=True)

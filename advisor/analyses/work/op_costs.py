@@ -113,12 +113,17 @@ def cost(name: str, made: Call) -> Cost | None:
 
 def operations_of(events: Events, row: int) -> float | None:
     """The FLOPs of an op at least; None if the op is not known or its shapes are not recorded."""
+    found = work_of(events, row)
+    return found.flops if found is not None else None
+
+
+def work_of(events: Events, row: int) -> Cost | None:
+    """The least work of an op; None if the op is not known or its shapes are not recorded."""
     if events.dims[row] < 0 or events.dtypes[row] < 0:
         return None
     values = events.values_table[events.values[row]] if events.values[row] >= 0 else ""
     made = call(events.dims_table[events.dims[row]], events.dtypes_table[events.dtypes[row]], values)
-    found = cost(events.text(row), made) if made is not None else None
-    return found.flops if found is not None else None
+    return cost(events.text(row), made) if made is not None else None
 
 
 def _product(left: int, right: int, added: int | None = None) -> Callable[[Call], Cost | None]:

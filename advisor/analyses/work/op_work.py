@@ -72,6 +72,14 @@ def flops(name: str, inputs: list[Shape]) -> float:
     return 0.0
 
 
+def product_bytes(name: str, inputs: list[Shape]) -> float:
+    """Bytes that a matrix product reads and writes: both factors and the result; else 0."""
+    if name not in _FACTORS or not flops(name, inputs):
+        return 0.0
+    left, right = (inputs[i] for i in _FACTORS[name])
+    return float(NUMBER_BYTES * (math.prod(left) + math.prod(right) + math.prod(left[:-1]) * right[-1]))
+
+
 def traffic(name: str, inputs: list[Shape]) -> float:
     """Bytes that an elementwise op reads and writes: its inputs, and an output as large as the largest of them."""
     if name in _VIEWS:

@@ -103,6 +103,8 @@ class Session(RecordedWindows):
         self._check_size("backward")
         if self.run.wants_step and self.live and self.thread in (0, get_ident()):
             self._guard(self.run.passed)
+        if self.live and get_ident() == self.thread:
+            self._guard(self.window.passed)
         return super()._backward()
 
     def _first_asked(self, serial: int) -> None:

@@ -16,6 +16,7 @@ from advisor.capture.record.dataflow import (
     EqualPasses,
     Features,
     JudgedOps,
+    ZeroTerms,
 )
 from advisor.capture.record.held_memory import HeldVariable, KeptGraphs, OutOfMemory
 from advisor.capture.record.rank import RankRecord, Settings
@@ -65,5 +66,6 @@ __all__ = [
     "TraceFile",
     "TrendLine",
     "Vitals",
+    "ZeroTerms",
     "read",
 ]

@@ -21,6 +21,10 @@ class Dataflow(msgspec.Struct, frozen=True):
               order: the sum of ALIVE, SAME, ASKS and WRITTEN
     looks     loader iterators created after the observed steps, at which these tensors were checked again
     calm      no random number generator of Python, NumPy or the script was used in the observed steps
+    zeros     numbers that autograd gave to products with the number 0, and to sums that add 0 times a tensor, in the
+              graphs of the steps' backward passes
+    roots     (the same of what these passes began with, the next such number at that time if autograd.grad asked for
+              the pass, else -1)
     """
 
     file: str = ""
@@ -29,6 +33,8 @@ class Dataflow(msgspec.Struct, frozen=True):
     looks: int = 0
     calm: bool = False
     matrices: list[DenseMatrix] = []
+    zeros: list[int] = []
+    roots: list[tuple[int, int]] = []
 
 
 class Features(msgspec.Struct, frozen=True):
@@ -81,6 +87,21 @@ class EqualPasses(msgspec.Struct, frozen=True):
     views: list[int] = []
 
 
+class ZeroTerms(msgspec.Struct, frozen=True):
+    """What works for nothing but terms that are multiplied by zero, as indices into `JudgedOps.ops`.
+
+    products    the products with zero, and sums that add zero times a tensor
+    ops         ops whose results only lead to these
+    told        the same, but of their results a number is read by Python as well
+    statistics  whether one of them updates running statistics
+    """
+
+    products: list[int]
+    ops: list[int]
+    told: list[int] = []
+    statistics: bool = False
+
+
 class JudgedOps(msgspec.Struct, frozen=True):
     """Conclusions from the observed steps (`advisor/analyses/dataflow/judged_steps.py`).
 
@@ -101,6 +122,10 @@ class JudgedOps(msgspec.Struct, frozen=True):
     sorted       (sort, number of leading or trailing elements that are read, number sorted), if not all are read
     diagonals    (op that computes one result per pair, the op that takes the diagonal of it, pairs of each),
                  if nothing else reads that result
+    picked       (op, an op that selects elements of its result, elements that are read, elements computed), if a few of
+                 many are read: ops on each element, and products
+    same         products of tensors that all ranks have gathered, and ops on what came of these alone: each rank
+                 computes the same
     penalties    ops that square a whole parameter and sum the squares, the one that reads it first
     slopes       (ops that make one number of gradients alone, in order, whether they compare them with a number of the
                  script)
@@ -109,6 +134,7 @@ class JudgedOps(msgspec.Struct, frozen=True):
     leaving      ops whose results leave the step as more than one number, or may; None: not searched for
     onward       (op, the op that reads its result in the next step)
     layers       equal layers that run one after the other, of which none needs another's result
+    zero_terms   what works for terms that are multiplied by zero; None: nothing does, or it was not recorded
     passes       passes through the same layers one after the other, of which none needs another's result
     """
 
@@ -121,6 +147,8 @@ class JudgedOps(msgspec.Struct, frozen=True):
     waits: list[list[int]] = []
     sorted: list[tuple[int, int, int]] = []
     diagonals: list[tuple[int, int, int]] = []
+    picked: list[tuple[int, int, int, int]] = []
+    same: list[int] = []
     penalties: list[list[int]] = []
     slopes: list[tuple[list[int], bool]] = []
     coordinates: list[tuple[int, list[int], int, int]] = []
@@ -128,6 +156,7 @@ class JudgedOps(msgspec.Struct, frozen=True):
     onward: list[tuple[int, int]] = []
     layers: list[EqualLayers] = []
     passes: list[EqualPasses] = []
+    zero_terms: ZeroTerms | None = None
     casts: list[tuple[int, int, int, int]] = []
     messages: list[tuple[int, int, int]] = []
     features: Features | None = None  # None: there are none, or they were not searched for

@@ -22,8 +22,8 @@ from advisor.api import (
     backward_passes,
     constant,
     dataclass,
-    operations_of,
     union,
+    work_of,
 )
 
 from .._equivalent import Ints
@@ -143,7 +143,8 @@ def _work_us(price: Price, rows: Ints, few_samples: bool) -> tuple[float, float]
     least = most = taken = explained = 0.0
     for same in by_form.values():
         took_us = events.dur_ns[same] / 1e3
-        flops = operations_of(events, same[0]) or 0.0
+        work = work_of(events, same[0])
+        flops = work.flops if work else 0.0
         bare = (product if flops else call) + known.profiler_row_us.low * float(np.median(held[same]))
         median = float(np.median(took_us))
         typical = max((float(took_us.mean()) if few_samples else median) - bare, 0.0)
@@ -152,9 +153,11 @@ def _work_us(price: Price, rows: Ints, few_samples: bool) -> tuple[float, float]
         worst = typical if stays else _JOINED[1] * flops / (1e3 * slow.low)
         least += len(same) * min(best, typical)
         most += len(same) * min(worst, typical)
-        if events.text(same[0]) in _PRODUCTS:  # a convolution's call takes far longer than a small one's work
+        if work and events.text(same[0]) in _PRODUCTS:  # a convolution's call takes far longer than a small one's work
             taken += float(took_us.sum())
-            explained += len(same) * (median if few_samples else flops / (1e3 * slow.low) + bare)
+            # Thin products read and write more than they multiply.
+            moved = work.bytes / (1e3 * known.core_memory_gbs.low)
+            explained += len(same) * (median if few_samples else max(flops / (1e3 * slow.low), moved) + bare)
     if taken * price.scale.factor > _BUSY * explained > 0:
         raise Missing(
             f"matrix products took {taken * price.scale.factor / explained:.0f} times as long as their work "

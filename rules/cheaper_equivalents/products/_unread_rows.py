@@ -14,7 +14,7 @@ _LOSS = "aten::cross_entropy_loss"
 # A normalisation or an activation before the rows are taken costs about as much as taking them.
 PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm")
 # Least share of the work beyond calls that goes with what is not read.
-_AT_LEAST = constant("share.unread_rows").value
+AT_LEAST = constant("share.unread_rows").value
 # A result of which more is read is not worth another indexing; as capture judges it.
 _MOST_READ = 0.5
 
@@ -73,7 +73,7 @@ def unread_part(price: Price, rows: Ints, share: float) -> Part:
     took_us = price.ops.events.dur_ns[rows] / 1e3
     call_us = price.added.recorded_calls_us("op_calls.single")
     beyond = 1.0 if price.on_device else float((took_us - call_us).clip(0).sum() / took_us.sum())
-    return rows, _AT_LEAST * share * beyond, share
+    return rows, AT_LEAST * share * beyond, share
 
 
 def _kept(events: Events, row: int, labels: list[LossLabels]) -> float:

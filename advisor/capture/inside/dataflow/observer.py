@@ -21,6 +21,7 @@ from ..facts.live_objects import live_objects
 from ..facts.randomness import Generators
 from . import observer_file, sparse_matrices
 from .held_tensors import HeldTensors
+from .zero_factors import ZeroFactors
 
 # Ranges that tell the observer's nodes apart: a step, and the ops on the tensors that the script holds.
 STEP, HELD = "advisor:observed#", "advisor:held"
@@ -46,6 +47,7 @@ class Observer:
         self.path = os.path.join(folder, f"observed-{os.getpid()}.json")
         self.name = name
         self.held = HeldTensors()
+        self.factors = ZeroFactors()
         self.generators = Generators()
         self.drawn: object = None  # where the generators stood
         self.calm = False
@@ -66,6 +68,7 @@ class Observer:
         self.why = _reason(compiled) or (WITHOUT_STRIDES if self.held.without_strides else "")
         if self.why:
             return False
+        self.factors = ZeroFactors()
         with _silence():
             _profiler()._add_execution_trace_observer(self.path)
             # A process has one observer: asked again, torch keeps the other and says that all is well.
@@ -136,6 +139,8 @@ class Observer:
             "looks": self.held.looks,
             "calm": self.calm,
             "matrices": self.matrices,
+            "zeros": self.factors.zeros,
+            "roots": self.factors.roots,
         }
 
 

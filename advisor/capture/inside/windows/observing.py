@@ -75,6 +75,11 @@ class Observing:
         if whole and self.observer.why:
             self.notes.append(f"what ops read was not observed: {self.observer.why}")
 
+    def passed(self) -> None:
+        """A backward pass begins in an observed step."""
+        with self.costs.budget.spending():
+            self.observer.factors.passed()
+
     def look_ahead(self) -> None:
         """Looks for the script's tensors, which the observer will know again."""
         if self.costs.budget.affords_walk():

@@ -177,6 +177,11 @@ class Window:
         """The observed steps are over; whole: each of them trained, and all of them ran."""
         self.observing.end(whole)
 
+    def passed(self) -> None:
+        """A backward pass begins."""
+        if self.observer.on:
+            self.observing.passed()
+
     def _larger(self, plain: str) -> bool:
         """Of several time windows the one with most in it is kept; a window of steps replaces them all."""
         if self.role == "window":
