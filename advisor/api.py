@@ -91,6 +91,7 @@ from advisor.analyses.work.operands import (
 )
 from advisor.calibration.calibration import Calibration, Quantity
 from advisor.capture.record import (
+    Container,
     EqualLayers,
     EqualPasses,
     Features,
@@ -99,6 +100,7 @@ from advisor.capture.record import (
     LossLabels,
     Mask,
     Optimizer,
+    Pictures,
     RankRecord,
     SampleLengths,
     Settings,
@@ -251,6 +253,7 @@ __all__ = [
     "ComparedRow",
     "Comparison",
     "Constant",
+    "Container",
     "Copies",
     "CopySite",
     "Counters",
@@ -333,6 +336,7 @@ __all__ = [
     "Passes",
     "PeakMemory",
     "Phases",
+    "Pictures",
     "Price",
     "ProfiledWindow",
     "Quantity",

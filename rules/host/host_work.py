@@ -7,16 +7,21 @@ often is reported together with that line. Where one step in every few is far lo
 the profiler, it counts with its share of all steps. The few microseconds between the ops of a model do not count, and
 neither does a library call that runs once a step for less than a tenth of a millisecond. Where step times rise during
 the run and this Python time rises in the profiled steps, the high end of the saving is the time at the end of the run
-so far. (With an accelerator, Python time matters only while the device is idle: see the rule idle-gpu.)
+so far. Of containers that these lines read by index, search, cut at the front or extend by a copy, the type and the
+length are recorded; where the operation is a large part of a line's time, it is named with the line that makes the
+container. (With an accelerator, Python time matters only while the device is idle: see the rule idle-gpu.)
 
 ## Why it costs time
 Python handles one number at a time. A loop over samples, a conversion to lists, a metric in pure Python, a
-checkpoint or a log line takes as long as many tensor ops, and the cores that could compute wait for it.
+checkpoint or a log line takes as long as many tensor ops, and the cores that could compute wait for it. Some operations
+take longer the more a container holds: `deque[i]` and `random.sample(deque, n)`, `x in list`, `list.pop(0)`,
+`np.append(array, x)`.
 
 ## How to fix it
 Replace loops over elements with tensor ops over the batch. Do logging, metrics and checkpoints every N steps. Do work
 that depends only on the data once, before the training, or in the dataset, where loader workers run it during the
-step.
+step. Keep a replay memory in a list that is used as a ring or in arrays, search a set, and remove from the front of a
+deque.
 
 ## When to leave it
 Work that the training needs at that point and that is already fast.
@@ -55,13 +60,17 @@ from advisor.api import (
 
 from ..shared._rising_steps import end_of_rise
 from ..shared._side_effect_factors import SIDE_EFFECTS
+from ..shared._slow_containers import in_container, slow_container
 from ..shared._words import percent
 from ._gc_time import collected_us
 from ._messages import as_messages
 from ._periodic_python import now_and_then, python_ns
 from ._without_core import kept_waiting, without_core
 
-CONFIRMED = "measured pairs on a CPU: tokenising, metrics, augmentation and hooks in Python"
+CONFIRMED = (
+    "measured pairs on a CPU: tokenising, metrics, augmentation and hooks in Python; containers: one script that "
+    "showed the need"
+)
 
 # How capture says that a step ran more lines than it records.
 _CUT = "the lines step ran more than"
@@ -112,7 +121,9 @@ def check(
             found_here = as_messages(found_here, place, price, record)
             called = CallSites.compute(price.ops.trace, lines).of_lines(place.where)
             heads = place.heads if place.lines[0].visits >= LOOP_ITERATIONS else ()
-            yield replace(found_here, where=tuple(dict.fromkeys((*heads, *found_here.where, *called))))
+            found_here = replace(found_here, where=tuple(dict.fromkeys((*heads, *found_here.where, *called))))
+            slow = slow_container(record, place.lines, scale.scaled(place.python_us))
+            yield in_container(found_here, slow, price)
     if not found and (places is None or named_us < 0.5 * bound_us) and bound_us >= min_spread * steps.step_us:
         yield _nameless(bound_us, steps, scale)
 
@@ -207,7 +218,38 @@ def _asks(children_us: float) -> dict[str, Any]:
     return {"run": {"samples": samples}, "vitals": vitals}
 
 
+def _memory(length: int, **changes: object) -> dict[str, Any]:
+    """A replay memory that line 31 draws from."""
+    known = {"file": "train.py", "line": 31, "function": "sample", "name": "self.memory", "kind": "deque"}
+    made = {"made": {"file": "train.py", "line": 12}, "operation": "draw", "often": 64.0}
+    return {"containers": [known | made | {"length": length} | changes]}
+
+
 EXAMPLES = [
+    Example(
+        "a replay memory that is a long deque",
+        draw(_STEPS, us=100, P=Ev("train.py(31): sample"), F=FORWARD, B=BACKWARD),
+        facts=_memory(400_000, read_us=11.0),
+        saves_us=(680, 1000),
+        says=("train.py:31 draws entries from the deque `self.memory` of 400,000, made at train.py:12",),
+        fixes=("used as a ring",),
+    ),
+    Example(
+        "a search of a list",
+        draw(_STEPS, us=100, P=Ev("train.py(31): sample"), F=FORWARD, B=BACKWARD),
+        facts=_memory(50_000, kind="list", operation="search", often=1.0),
+        saves_us=(240, 1000),
+        says=("searches the list `self.memory`",),
+        fixes=("Search a set",),
+    ),
+    Example(
+        "a short deque, of which the draws take little of the line",
+        draw(_STEPS, us=100, P=Ev("train.py(31): sample"), F=FORWARD, B=BACKWARD),
+        facts=_memory(2_000),
+        saves_us=(620, 1000),
+        fixes=("Use tensor ops",),
+        near_miss=True,
+    ),
     Example(
         "a loop over the samples in the middle of the step",
         draw(_STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),

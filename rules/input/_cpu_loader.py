@@ -38,8 +38,7 @@ def on_cpu(seen: Seen, made: Batch, min_gain: float) -> Finding | None:
     epochs = respawned(seen.facts, seen.price.scale, seen.record.steps) if seen.record is not None else None
     if epochs is not None:
         return _respawned(seen, epochs) if epochs[0] >= min_gain else None
-    deprofiled = seen.price.deprofiled
-    waited = deprofiled.share(deprofiled.in_part("fetch", seen.wait_us, python_us=seen.wait_us))
+    waited = seen.waited
     if seen.workers == 0:
         saving = _of_prepared(seen, made)
         if max(made.us - made.floor_us[1], 0.0) < min_gain * seen.step_us or made.ready:

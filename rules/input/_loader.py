@@ -25,6 +25,7 @@ from ..shared._batches import Batch, batch
 from ..shared._places import workers_at
 from ..shared._words import loader_call, percent
 from ._costly_lines import CostlyLines, costly_lines
+from ._uneven_waits import UnevenWaits, uneven_waits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +37,7 @@ class Seen:
     made      what a batch costs in the loop's own process, None where that is not known
     costly    the lines that take most of that; None where there are none
     where     the lines to look at, for most advice
+    uneven    the waits of all un-profiled steps, where the median one does not tell them; wait_us and share are theirs
     """
 
     price: Price
@@ -49,6 +51,7 @@ class Seen:
     made: Batch | None = None
     costly: CostlyLines | None = None
     where: tuple[Source, ...] = ()
+    uneven: UnevenWaits | None = None
 
     @classmethod
     def of(
@@ -73,7 +76,18 @@ class Seen:
         if costly and made is not None:
             costly = costly.within(made.us)
         where = where_of(costs, waits, workers, deprofiled, costly, facts)
-        return replace(seen, made=made, costly=costly, where=where)
+        uneven = uneven_waits(record, facts)
+        if uneven is not None:
+            wait_us, share = uneven.share * price.ops.steps.step_us, uneven.share
+        return replace(seen, wait_us=wait_us, share=share, made=made, costly=costly, where=where, uneven=uneven)
+
+    @property
+    def waited(self) -> tuple[float, float]:
+        """The wait as a share of the un-profiled step, without a device: by what the profiler may have slowed."""
+        if self.uneven is not None:
+            return self.share, self.share
+        deprofiled = self.price.deprofiled
+        return deprofiled.share(deprofiled.in_part("fetch", self.wait_us, python_us=self.wait_us))
 
     @property
     def on_device(self) -> bool:
@@ -92,8 +106,10 @@ class Seen:
 
     def waits_for(self, us: float, share: float, ending: str) -> str:
         """'The training loop waits 1.2 ms of each step (5 %) for the next batch' and what follows."""
-        who = "The GPU" if self.on_device else "The training loop"
-        return f"{who} waits {duration(us)} of each step ({percent(share)}) for the next batch{ending}"
+        who, step = "The GPU" if self.on_device else "The training loop", "each step"
+        if self.uneven is not None:
+            us, share, step, ending = self.uneven.us, self.share, "an average step", f"{self.uneven.said}{ending}"
+        return f"{who} waits {duration(us)} of {step} ({percent(share)}) for the next batch{ending}"
 
     def finding(
         self,

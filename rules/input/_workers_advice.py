@@ -76,6 +76,8 @@ def _waited_ns(seen: Seen) -> npt.NDArray[np.int64]:
 
 def _single_stall(seen: Seen) -> bool:
     """Most of the wait is one fetch among several, far longer than they usually are: the start of an epoch."""
+    if seen.uneven is not None:
+        return False  # each epoch begins with one: that is no single stall
     events, rows = seen.price.ops.events, list(seen.waits.rows)
     usual_us = float(np.median(events.dur_ns[rows])) / 1e3
     if seen.price.ops.steps.count < 3 or seen.waits.longest_us <= _FAR_LONGER * usual_us or _workers.too_slow(seen):

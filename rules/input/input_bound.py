@@ -3,12 +3,17 @@
 ## What it looks at
 The time that the training loop spends in `next()` on its DataLoader while the device is idle. A fetch that overlaps
 with work on the device costs nothing and is not counted. Without a device, it is the time of the fetch itself. Within
-a fetch, reading samples, collating them and drawing their indices are measured separately.
+a fetch, reading samples, collating them and drawing their indices are measured separately. Where each epoch begins with
+a long wait, the mean of all steps counts, not the median one. Of the first pictures that Pillow decodes in the loop's
+process or in a forked worker, it is recorded how large they are decoded, how many times smaller they are made
+afterwards, and what both take.
 
 ## Why it costs time
 Nothing is computed until the batch arrives. With `num_workers=0` the training process loads each batch itself, and
 training waits. With workers, they may load batches more slowly than the step uses them, be restarted in every epoch,
-or spend more time on passing a batch between processes than loading it in the training process would take.
+or spend more time on passing a batch between processes than loading it in the training process would take. A photograph
+of twelve megapixels that is used at 224 x 224 is decoded and resized pixel by pixel all the same. A deque that is read
+by index, a list that is searched, rows of a DataFrame that are taken one by one take longer than an index of an array.
 
 ## How to fix it
 Do work that depends only on the data once, before the training: parse, decode, convert to tensors. Leave random
@@ -16,7 +21,9 @@ augmentation to worker processes, which load batches while the step computes: `n
 `persistent_workers=True` so that they are kept between epochs. The number needed is (time to load a batch) / (time of
 the rest of the step), and at most the number of free cores. If no core is free, make samples cheaper: decode smaller
 images, move normalization and augmentation to the device, collate a batch with one op instead of element by element.
-The finding names the lines that take most of the time; without a free core it gives their time, which is the most that
+JPEG files are decoded at 1/2, 1/4 or 1/8 of their size if `picture.draft("RGB", size)` is called before their pixels
+are read (a random crop needs a larger size than the one it ends in); of other formats, store smaller copies once. The
+finding names the lines that take most of the time; without a free core it gives their time, which is the most that
 they can save. A dataset that is a tensor in memory needs no workers; for large batches, index once per batch instead
 of once per sample. Indices are drawn in the training process even with workers: a sampler should draw those of an
 epoch with one call. Keep the loader's iterator: `next(iter(loader))` shuffles all indices and starts all workers for a
@@ -30,6 +37,7 @@ epoch only.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from advisor.api import (
     BACKWARD,
@@ -49,15 +57,17 @@ from advisor.api import (
     draw,
 )
 
-from . import _from_numbers, _iterator_recreated, _one_by_one, _sampler
+from ..shared._slow_containers import SlowContainer, in_container, slow_container
+from . import _from_numbers, _iterator_recreated, _large_pictures, _one_by_one, _sampler
 from ._cpu_loader import on_cpu
 from ._cpu_loader_examples import ON_CPU
 from ._loader import Seen
+from ._picture_examples import ON_PICTURES
 from ._workers_advice import beside_the_step, in_time
 
 CONFIRMED = (
     "real traces: one ResNet-50 script on a V100 with num_workers=0 and with num_workers=4; samples that are lists of "
-    "numbers: one script that showed the need"
+    "numbers, pictures that are decoded at full size, waits as each epoch begins: one script each that showed the need"
 )
 
 # A batch made faster than that is best made in the loop.
@@ -85,9 +95,25 @@ def check(
         yield drawn[0]
         # Neither workers nor cheaper samples draw faster: the rest of the wait is for the others.
         seen = seen.less(drawn[1])
+    large = _large_pictures.advice(seen, least)
+    if large:
+        yield large
+        if not seen.on_device:
+            return  # cores are what batches lack, and these pictures take them
     found = _on_batches(seen, min_share, min_gain)
     if found:
-        yield found
+        named = in_container(found, _of_samples(seen), price)
+        # Samples that are prepared once read no container at all.
+        yield replace(named, saving=found.saving) if found.saving and found.saving.low_us else named
+
+
+def _of_samples(seen: Seen) -> SlowContainer | None:
+    """The slow operation on a container that reading samples spends its time in; None if no line tells."""
+    if seen.costly is None or seen.costs is None:
+        return None
+    known = {(line.source.file, line.source.line): line for line in seen.costs.lines}
+    lines = {(one.file, one.line) for one in (*seen.costly.sources, *seen.costly.below)}
+    return slow_container(seen.record, [known[at] for at in lines if at in known], sum(seen.costly.us))
 
 
 def _on_batches(seen: Seen, min_share: float, min_gain: float) -> Finding | None:
@@ -236,4 +262,5 @@ EXAMPLES = [
         saves_us=None,
     ),
     *ON_CPU,
+    *ON_PICTURES,
 ]

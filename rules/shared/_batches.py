@@ -171,12 +171,12 @@ def respawned(facts: Loader | None, scale: Scale, timed: StepTimes) -> tuple[flo
     if every < 2 or len(times) < 2 * every or not (scale.unprofiled.mean and scale.unprofiled.p10):
         return None
     rest = float(np.median(np.sort(times)[: len(times) - len(times) // every]))
-    opening = _opening(times >= _LONG * rest, every)
-    if opening is None:
+    first = opening(times >= _LONG * rest, every)
+    if first is None:
         return None
-    longer_us = float((times[opening] - rest).clip(0).sum())
+    longer_us = float((times[first] - rest).clip(0).sum())
     parts = np.asarray(_not_rest(timed), float)
-    if len(parts) == len(times) and (parts[opening] - np.median(parts)).clip(0).sum() < _BY_WORKERS * longer_us:
+    if len(parts) == len(times) and (parts[first] - np.median(parts)).clip(0).sum() < _BY_WORKERS * longer_us:
         return None
     low = longer_us / float(times.sum())
     return low, max(low, 1 - scale.unprofiled.p10 / scale.unprofiled.mean)
@@ -188,7 +188,7 @@ def _not_rest(timed: StepTimes) -> list[float]:
     return [sum(step) for step in zip(*parts, strict=False)]
 
 
-def _opening(long: npt.NDArray[np.bool_], every: int) -> npt.NDArray[np.int64] | None:
+def opening(long: npt.NDArray[np.bool_], every: int) -> npt.NDArray[np.int64] | None:
     """The steps that open an epoch: every so many, most of them long. None where there is no such rhythm.
 
     An epoch has one batch more where the last is not dropped, and one step less where that is not timed.

@@ -54,6 +54,7 @@ class Collector:
             *self.draws.install(),
             *hooks.watch_autocast(self._autocast),
             *hooks.watch_warnings(self._warned),
+            self.board.pictures.leave,
         ]
 
     def in_child(self) -> None:
@@ -146,9 +147,9 @@ class Collector:
     def _drawn(self, loaders: int) -> dict[str, Any]:
         """Whether samples are drawn anew with random numbers, where one loader alone was seen.
 
-        And the mean times of its workers, each by itself.
+        And the mean times of its workers, each by itself, and the pictures that were decoded.
         """
-        found = {"worker_us": self.board.per_worker()} if loaders == 1 else {}
+        found = {"worker_us": self.board.per_worker(), "pictures": self.board.pictures.record()} if loaders == 1 else {}
         return found | ({"random_samples": self.board.drawn} if loaders == 1 and self.board.drawn is not None else {})
 
 

@@ -52,6 +52,7 @@ def record(session: Session) -> dict[str, Any]:
         "batch_lengths": session.padding.found,
         "sample_lengths": session.padding.lengths,
         "masks": lines.masks.record() if lines is not None else [],
+        "containers": lines.containers.record() if lines is not None else [],
         "loss_labels": lines.labels.record() if lines is not None else [],
         "dataflow": window.observer.record(),
         "versions": probe.versions(),

@@ -5,7 +5,7 @@ same keys as plain JSON, without importing this package (it must not import msgs
 """
 
 from advisor.capture.record.calibration import Measured
-from advisor.capture.record.code_place import CodePlace, TextBlock
+from advisor.capture.record.code_place import CodePlace, Container, TextBlock
 from advisor.capture.record.dataflow import (
     ALIVE,
     ASKS,
@@ -23,7 +23,7 @@ from advisor.capture.record.rank import RankRecord, Settings
 from advisor.capture.record.run_file import SCHEMA, VERSION, RunRecord, read
 from advisor.capture.record.steps import LaterWindow, StepTimes, TraceFile
 from advisor.capture.record.tensors import DenseMatrix, Lookup, LossLabels, Mask, SampleLengths, SparseProduct
-from advisor.capture.record.training import Loader, Optimizer
+from advisor.capture.record.training import Loader, Optimizer, Pictures
 from advisor.capture.record.vitals import MemoryReading, ThreadTime, Vitals
 from advisor.capture.record.whole_run import RunSamples, RunTimes, StepTrend, TrendLine
 
@@ -35,6 +35,7 @@ __all__ = [
     "VERSION",
     "WRITTEN",
     "CodePlace",
+    "Container",
     "Dataflow",
     "DenseMatrix",
     "EqualLayers",
@@ -52,6 +53,7 @@ __all__ = [
     "MemoryReading",
     "Optimizer",
     "OutOfMemory",
+    "Pictures",
     "RankRecord",
     "RunRecord",
     "RunSamples",

@@ -25,3 +25,30 @@ class TextBlock(msgspec.Struct, frozen=True, array_like=True):
     line: int  # of the statement
     first: int  # line of its body
     last: int
+
+
+class Container(msgspec.Struct, frozen=True):
+    """A container on which a line of the recorded step runs an operation whose time may grow with its length.
+
+    name       as the script writes it;  kind: deque | list | tuple | ndarray | DataFrame | Series
+    length     entries or rows;  bytes: of an array;  entries: type of the first one
+    operation  index (`x[i]`) | draw (`random.sample(x, k)`) | search (`in`, `.index`, `.remove`, `.count`) |
+               front (`.pop(0)`, `.insert(0, y)`, `del x[0]`) | grow (`x = np.append(x, y)`) | row (`.iloc[i]`,
+               `.loc[i]`) | rows (`.iterrows()`)
+    often      at each run of the line; None if unknown
+    read_us    to read an entry of a deque by its index, the mean over its length; None if not measured
+    made       where it is made; None if unknown
+    """
+
+    file: str
+    line: int
+    function: str
+    name: str
+    kind: str
+    length: int
+    operation: str
+    bytes: int = 0
+    entries: str = ""
+    often: float | None = 1.0
+    read_us: float | None = None
+    made: CodePlace | None = None

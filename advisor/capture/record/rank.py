@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from advisor.capture.record.calibration import Measured
-from advisor.capture.record.code_place import CodePlace, TextBlock
+from advisor.capture.record.code_place import CodePlace, Container, TextBlock
 from advisor.capture.record.dataflow import Dataflow, JudgedOps
 from advisor.capture.record.held_memory import EvaluationGraph, KeptGraphs, OutOfMemory
 from advisor.capture.record.steps import LaterWindow, StepTimes, TraceFile
@@ -111,6 +111,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     batch_lengths: list[Lookup] = []  # as `lookups`, in a few batches after the windows, as the loader returned them
     masks: list[Mask] = []  # of 256 to 4,096 tokens; empty: none occurred, or not recorded
     loss_labels: list[LossLabels] = []  # of cross entropies; empty: none occurred, or not recorded
+    containers: list[Container] = []  # empty: none occurred, or no lines were recorded
     environment: dict[str, str] | None = None  # of this process in its window, from the same allow-list
     dataflow: Dataflow | None = None  # None: no steps were observed
     reused: JudgedOps | None = None  # from an earlier version, or stated by an example

@@ -7,6 +7,28 @@ import msgspec
 from advisor.capture.record.code_place import CodePlace
 
 
+class Pictures(msgspec.Struct, frozen=True):
+    """Pictures of one format that are decoded at one line while samples are read.
+
+    width, height  as they are decoded, the median;  bytes: of the file
+    times_smaller  how many times smaller nearly all of them are made afterwards (lowest decile); 0.0: some are not
+    decode_us      to decode one, the median;  share: that decoding takes of the time to read samples
+    smaller_us     to make it smaller, the median
+    place          where their pixels are decoded: the user's innermost line; None if a library reads the samples
+    """
+
+    format: str
+    width: float
+    height: float
+    times_smaller: float
+    decode_us: float
+    share: float
+    bytes: float = 0.0
+    smaller_us: float = 0.0
+    seen: int = 0
+    place: CodePlace | None = None
+
+
 class Loader(msgspec.Struct, frozen=True):
     """A DataLoader that the training loop iterated."""
 
@@ -43,6 +65,7 @@ class Loader(msgspec.Struct, frozen=True):
     made_by: str | None = None  # the framework that created it there: lightning | transformers | accelerate
     batch_size_at: CodePlace | None = None  # where the script states the number
     num_workers_at: CodePlace | None = None  # and the number of workers
+    pictures: list[Pictures] = []  # in the first batches; empty: none was decoded by Pillow, or not seen
     dataset_at: CodePlace | None = None  # where the dataset is made, by the source text
     whole_dataset: str = ""  # digest of what the dataset holds, where one of several ranks goes through all of it
 

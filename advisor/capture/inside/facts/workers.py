@@ -15,6 +15,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
 
+from .pictures import Pictures
 from .randomness import Generators, made_anew
 
 # Slots for workers, and times kept by each: 64 x 256 x 16 bytes = 256 KiB, touched only where used.
@@ -41,6 +42,7 @@ class Board:
         self.batch = 1
         self.patched = False
         self.looks = 0
+        self.pictures = Pictures()
         self.generators = Generators()
         self.states: object = None
         self.drawn: bool | None = None  # random numbers were drawn while samples were read in this process
@@ -49,6 +51,7 @@ class Board:
         """Makes the shared map before workers are forked."""
         if self.memory is None:
             self.memory = mmap.mmap(-1, _SLOTS * _SLOT_BYTES)
+            self.pictures.prepare()
 
     def begun(self, fetcher: Any, _value: Any) -> None:
         """The samples of a batch are about to be read."""
@@ -61,12 +64,14 @@ class Board:
                 if self.looks < _SEARCHED:
                     self.generators.find()
                 self.states = self.generators.states()
-                self.begun_ns = perf_counter_ns()
+            self.pictures.fetch_begins()
+            self.begun_ns = perf_counter_ns()
 
     def fetched(self, fetcher: Any, _value: Any) -> None:
         """The samples are there and about to be collated."""
         if self.begun_ns:
             self.fetched_ns = perf_counter_ns()
+            self.pictures.fetch_ends((self.fetched_ns - self.begun_ns) / 1e3)
             if self.states is not None:
                 self._look(getattr(fetcher, "dataset", None))
                 looking_ns = perf_counter_ns() - self.fetched_ns
@@ -100,8 +105,10 @@ class Board:
         info = get_worker_info()
         if info is None or info.id + 1 >= _SLOTS:
             self.memory = None
+            self.pictures.leave()
             return
         self.slot = info.id + 1
+        self.pictures.begin_process(self.slot)
         from multiprocessing import queues
 
         kind: Any = queues.Queue

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import torch
 
+from ..facts.containers import Containers
 from ..guards.user_code import absolute, foreign_folders, is_foreign, relative
 from .inlined import comprehensions
 from .labels import Labels
@@ -50,6 +51,7 @@ class LineRecorder:
         self.lookups: list[dict[str, int]] = []  # batches of indices that embeddings looked up
         self.masks = Masks()
         self.labels = Labels()
+        self.containers = Containers(self.foreign)
 
     def start(self) -> None:
         """Begins to record. Raises RuntimeError when another tool traces this thread."""
@@ -107,6 +109,8 @@ class LineRecorder:
         if turning is None:
             turning = self.turning[code] = comprehensions(code)
         functions = (code.co_name, turning[line]) if line in turning else (code.co_name,)
+        if (self.names[code], line) in self.containers.uses:
+            self.containers.look(self.names[code] or "", line, frame)
         at = f"advisor:line|{self.names[code]}|{line}"
         self.open.append((frame, line, tuple(_enter(f"{at}|{function}") for function in functions)))
 

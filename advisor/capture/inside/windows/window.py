@@ -196,6 +196,7 @@ class Window:
 
     def _make_lines(self) -> None:
         self.lines = LineRecorder(self.modules())
+        self.lines.containers.read()
 
     def _start_lines(self) -> None:
         try:

@@ -1,0 +1,224 @@
+"""Operations whose time grows with the container that they run on, at lines whose cost is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from advisor.api import (
+    Constant,
+    Container,
+    Finding,
+    Fix,
+    LineCost,
+    Price,
+    RankRecord,
+    Saving,
+    Source,
+    constant,
+    dataclass,
+)
+
+from ._places import place
+from ._side_effect_factors import SIDE_EFFECTS
+from ._words import count
+
+# Of a line's time at least so much is the operation, by what it takes at most: else it is something else there.
+_MATERIAL = 0.3
+# What is only counted once though a line may run it often is worth naming from here on, µs at least.
+_LONG_US = 2.0
+
+_RING = Fix(
+    "Keep the entries in a list that is used as a ring: a list is indexed in constant time",
+    "exact",
+    "self.memory = deque(maxlen=capacity)\n\nself.memory.append(entry)",
+    "self.memory, self.next = [], 0\n\nif len(self.memory) < capacity:\n    self.memory.append(entry)\nelse:\n"
+    "    self.memory[self.next] = entry\n    self.next = (self.next + 1) % capacity",
+)
+_SET = Fix(
+    "Search a set or a dict, which is made once: that takes constant time",
+    "exact",
+    "if item in self.items:  # a list",
+    "self.known = set(self.items)  # once\n\nif item in self.known:",
+)
+_DEQUE = Fix(
+    "Use a deque: it adds and removes entries at both ends in constant time",
+    "exact",
+    "queue.pop(0)  # a list",
+    "queue = deque(maxlen=size)  # once; from collections import deque\n\nqueue.popleft()",
+)
+_LIST = Fix(
+    "Collect the entries in a list, or write them into an array that is made once at full size",
+    "exact",
+    "history = np.append(history, value)",
+    "history.append(value)  # a list\n\nhistory = np.array(history)  # once, when it is needed",
+)
+_COLUMNS = Fix(
+    "Convert the table to NumPy arrays or tensors once, and index those",
+    "exact",
+    "row = self.frame.iloc[index]",
+    "self.rows = torch.from_numpy(frame[columns].to_numpy())  # once\n\nrow = self.rows[index]",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slow:
+    """What an operation is called and why it is slow; each_us: what one takes, least and most."""
+
+    what: str
+    why: str
+    fix: Fix
+    each_us: Callable[[Container], tuple[float, float]]
+
+
+def _by_entry(each: Constant) -> Callable[[Container], tuple[float, float]]:
+    low, high = each.range
+    return lambda one: (one.length * low / 1e3, one.length * high / 1e3)
+
+
+def _read(one: Container) -> tuple[float, float]:
+    """Entries of a deque: as capture measured on this one, else by its length."""
+    low_us, high_us = _by_entry(constant("containers.deque_entry_ns"))(one)
+    return (one.read_us, max(one.read_us, high_us)) if one.read_us is not None else (low_us, high_us)
+
+
+def _by_byte(each: Constant) -> Callable[[Container], tuple[float, float]]:
+    low, high = each.range
+    return lambda one: (one.bytes * low / 1e3, one.bytes * high / 1e3)
+
+
+def _each(each: Constant) -> Callable[[Container], tuple[float, float]]:
+    return lambda _: each.range
+
+
+_WALKED = "each is reached from its nearer end"
+_SEARCHED = "all are compared until one is found"
+_ROW = "each row becomes a new object"
+_SEARCH = _Slow(
+    "searches the {kind} `{name}` of {length} entries",
+    _SEARCHED,
+    _SET,
+    _by_entry(constant("containers.search_entry_ns")),
+)
+# (container, operation) -> words and fix.
+_TABLE = {
+    ("deque", "index"): _Slow("reads the deque `{name}` of {length} entries by index", _WALKED, _RING, _read),
+    ("deque", "draw"): _Slow("draws entries from the deque `{name}` of {length}", _WALKED, _RING, _read),
+    **{(kind, "search"): _SEARCH for kind in ("deque", "list", "tuple")},
+    ("list", "front"): _Slow(
+        "adds or removes at the front of the list `{name}` of {length} entries",
+        "all others are moved",
+        _DEQUE,
+        _by_entry(constant("containers.front_entry_ns")),
+    ),
+    ("ndarray", "grow"): _Slow(
+        "makes the array `{name}` of {length} entries longer",
+        "all are copied each time",
+        _LIST,
+        _by_byte(constant("containers.grow_byte_ns")),
+    ),
+    ("DataFrame", "row"): _Slow(
+        "takes rows of the DataFrame `{name}` one by one", _ROW, _COLUMNS, _each(constant("containers.frame_row_us"))
+    ),
+    ("DataFrame", "rows"): _Slow(
+        "iterates over the rows of the DataFrame `{name}`", _ROW, _COLUMNS, _each(constant("containers.frame_row_us"))
+    ),
+    ("Series", "row"): _Slow(
+        "takes entries of the Series `{name}` one by one", _ROW, _COLUMNS, _each(constant("containers.series_row_us"))
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SlowContainer:
+    """An operation that much of a line's time is.
+
+    us  µs of each step that it takes, least and most; most is the line's own time. (0, line) if it is not known how
+        often the line runs it
+    """
+
+    container: Container
+    us: tuple[float, float]
+
+    @property
+    def line(self) -> Source:
+        """The line that runs it."""
+        return Source(self.container.file, self.container.line, self.container.function, "call")
+
+    @property
+    def made(self) -> tuple[Source, ...]:
+        """Where the container is made, if that is known."""
+        made = self.container.made
+        return (Source(made.file, made.line, made.function),) if made else ()
+
+    @property
+    def said(self) -> str:
+        """A sentence that names it and its reason."""
+        one, slow = self.container, self._slow
+        what = slow.what.format(name=one.name, kind=one.kind, length=count(one.length))
+        made = f", made{place(self.made[0])}" if self.made else ""
+        return f"{place(self.line).strip().removeprefix('at ')} {what}{made}: {slow.why}"
+
+    @property
+    def fix(self) -> Fix:
+        """What to use."""
+        return self._slow.fix
+
+    @property
+    def _slow(self) -> _Slow:
+        return _TABLE[self.container.kind, self.container.operation]
+
+
+def slow_container(record: RankRecord | None, lines: Iterable[LineCost], us: float) -> SlowContainer | None:
+    """The operation on a container that much of these lines' time is, the longest; None if there is none.
+
+    us: un-profiled µs of each step that all of the lines take.
+    """
+    costs = {(line.source.file, line.source.line): line for line in lines}
+    whole_us = sum(line.us for line in costs.values())
+    found = []
+    for one in record.containers if record else ():
+        line = costs.get((one.file, one.line))
+        if line is not None and whole_us and (one.kind, one.operation) in _TABLE:
+            slow = _of_line(one, line, us * line.us / whole_us)
+            if slow is not None and slow.us[1] >= _MATERIAL * us:
+                found.append(slow)
+    return max(found, key=lambda slow: slow.us[1], default=None)
+
+
+def _of_line(one: Container, line: LineCost, line_us: float) -> SlowContainer | None:
+    low_us, high_us = _TABLE[one.kind, one.operation].each_us(one)
+    if one.often is None:
+        return SlowContainer(one, (0.0, line_us)) if low_us >= _LONG_US else None
+    # The head of a loop runs once more than its body, and is what a loop over rows is known by.
+    times = one.often * (1.0 if one.operation == "rows" else line.visits)
+    if times * high_us < _MATERIAL * line_us:
+        return None
+    return SlowContainer(one, (min(times * low_us, line_us), line_us))
+
+
+def in_container(found: Finding, slow: SlowContainer | None, price: Price) -> Finding:
+    """The finding on lines of which much is such an operation: what it is, at both places, and what it saves."""
+    if slow is None:
+        return found
+    first = (slow.line, *slow.made)
+    known = {(line.file, line.line) for line in first}
+    others = (line for line in found.where if (line.file, line.line) not in known)
+    facts = {"container": slow.container.kind, "entries": slow.container.length, "container_us": list(slow.us)}
+    return replace(
+        found,
+        message=f"{found.message.rstrip('.')}; {slow.said}.",
+        where=(*first, *others),
+        fix=slow.fix,
+        facts={**found.facts, **facts},
+        saving=_saving(found.saving, slow, price),
+    )
+
+
+def _saving(found: Saving | None, slow: SlowContainer, price: Price) -> Saving:
+    """What the operation takes at least, to all that its line takes; not more than the finding says of its lines."""
+    most_us = slow.us[1] * SIDE_EFFECTS
+    how = "low: what the operation takes at least at this length; high: all of its line, and what that evicts from the "
+    how += "caches"
+    high_us = min(found.high_us, most_us) if found is not None and found.high_us else most_us
+    return price.of_us(min(slow.us[0], high_us), high_us, how, basis="modelled")

@@ -1,0 +1,135 @@
+"""Which containers the lines of a script search, read by index or cut at the front."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections import deque
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+from advisor.capture.inside.facts.containers import Containers  # noqa: E402
+
+
+def found(text: str, **names: Any) -> list[dict[str, Any]]:
+    """What is known of a script's last line, which runs in a function with these local variables."""
+    source = textwrap.dedent(text).lstrip("\n")
+    made = Containers(())
+    made.text.sources = {"train.py": source}
+    made.read()
+    frame = _frame(names)
+    for line in range(1, source.count("\n") + 1):
+        made.look("train.py", line, frame)
+    return made.record()
+
+
+def _frame(names: dict[str, Any]) -> Any:
+    code = "def run(" + ", ".join(names) + "):\n    return sys._getframe()\n"
+    space: dict[str, Any] = {"sys": sys}
+    exec(code, space)
+    return space["run"](**names)
+
+
+class Memory:
+    def __init__(self, entries: Any) -> None:
+        self.memory = entries
+
+
+@pytest.mark.parametrize(
+    ("line", "entries", "operation", "often"),
+    [
+        ("batch = random.sample(self.memory, size)", deque(range(9)), "draw", 4.0),
+        ("batch = [self.memory[i] for i in chosen]", deque(range(9)), "index", 3.0),
+        ("batch = [self.memory[i] for i in range(size)]", deque(range(9)), "index", 4.0),
+        ("batch = [self.memory[i] for i in rng.choice(n, size)]", deque(range(9)), "index", 4.0),
+        ("batch = [self.memory[i] for i in rng.integers(n, size=size)]", deque(range(9)), "index", 4.0),
+        ("batch = [self.memory[i] for i in draw()]", deque(range(9)), "index", None),
+        ("entry = self.memory[i]", deque(range(9)), "index", 1.0),
+        ("while entry in self.memory: pass", [1, 2, 3], "search", 1.0),
+        ("at = self.memory.index(entry)", [1, 2, 3], "search", 1.0),
+        ("entry = self.memory.pop(0)", [1, 2, 3], "front", 1.0),
+        ("self.memory.insert(0, entry)", [1, 2, 3], "front", 1.0),
+        ("del self.memory[0]", [1, 2, 3], "front", 1.0),
+    ],
+)
+def test_an_operation_is_found_with_its_container(line, entries, operation, often):
+    (one,) = found(f"{line}\n", self=Memory(entries), size=4, chosen=[1, 2, 3])
+    assert (one["operation"], one["often"]) == (operation, often)
+    assert (one["name"], one["kind"], one["length"]) == ("self.memory", type(entries).__name__, len(entries))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "entry = self.memory[i]",
+        "batch = random.sample(self.memory, size)",
+        "entry = self.memory.pop()",
+        "for entry in self.memory: pass",
+        "self.memory[0] = entry",
+        "part = self.memory[2:4]",
+    ],
+)
+def test_what_is_fast_on_a_list_is_not_kept(line):
+    assert found(f"{line}\n", self=Memory([1, 2, 3]), size=2) == []
+
+
+def test_sets_and_dictionaries_are_searched_in_constant_time():
+    assert found("known = entry in seen\n", seen={1, 2}) == found("known = entry in seen\n", seen={1: 2}) == []
+
+
+def test_a_list_in_a_dictionary_is_found_by_its_key():
+    (one,) = found("while item in seen[user]: pass\n", seen={"ada": [1, 2]}, user="ada")
+    assert (one["name"], one["length"]) == ("seen[user]", 2)
+
+
+def test_where_it_is_made():
+    text = """
+        class Memory:
+            def __init__(self, size):
+                self.memory = deque(maxlen=size)
+                self.other = deque()
+        def draw(self, size):
+            return random.sample(self.memory, size)
+    """
+    (one,) = found(text, self=Memory(deque([1])), size=1)
+    assert one["made"] == {"file": "train.py", "line": 3}
+
+
+def test_an_array_that_is_made_longer():
+    numpy = pytest.importorskip("numpy")
+    (one,) = found("rewards = np.append(rewards, reward)\n", rewards=numpy.zeros(5))
+    assert (one["operation"], one["kind"], one["bytes"]) == ("grow", "ndarray", 40)
+    assert found("rewards = np.append(others, reward)\n", rewards=numpy.zeros(5)) == []
+
+
+def test_rows_of_a_table():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"a": [1, 2]})
+    (one,) = found("row = table.iloc[i]\n", table=table)
+    assert (one["operation"], one["kind"], one["length"]) == ("row", "DataFrame", 2)
+    (one,) = found("for _, row in table.iterrows(): pass\n", table=table)
+    assert (one["operation"], one["often"]) == ("rows", 2.0)
+
+
+def test_no_code_of_the_script_runs():
+    class Bad:
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError("called")
+
+        @property
+        def memory(self) -> Any:
+            raise AssertionError("called")
+
+    class Strange(list):  # type: ignore[type-arg]
+        def __len__(self) -> int:
+            raise AssertionError("called")
+
+        __getitem__ = __iter__ = __contains__ = __len__  # type: ignore[assignment]
+
+    assert found("known = entry in self.memory\n", self=Bad()) == []
+    (one,) = found("known = entry in self.memory\n", self=Memory(Strange([1, 2])))
+    assert one["length"] == 2

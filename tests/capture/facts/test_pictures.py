@@ -1,0 +1,124 @@
+"""What Pillow decodes while samples are read: sizes, times and lines, in the loop's own process and in workers."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+Image = pytest.importorskip("PIL.Image")
+pytestmark = pytest.mark.torch
+
+from torch.utils.data import DataLoader, Dataset  # noqa: E402
+
+from advisor.capture.inside.facts.workers import Board  # noqa: E402
+from advisor.capture.inside.guards import hooks  # noqa: E402
+
+
+def written(form: str, size: tuple[int, int]) -> bytes:
+    file = io.BytesIO()
+    Image.effect_noise(size, 60).convert("RGB").save(file, form)
+    return file.getvalue()
+
+
+class Photographs(Dataset[Any]):
+    def __init__(self, how: str, form: str = "JPEG") -> None:
+        self.how, self.file = how, written(form, (320, 240))
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, index: int) -> int:
+        picture = Image.open(io.BytesIO(self.file))
+        if self.how == "draft":
+            picture.draft("RGB", (40, 30))
+        picture = picture.convert("RGB")
+        if self.how == "crop":
+            return int(picture.crop((10, 10, 50, 40)).size[0])
+        return int(picture.resize((40, 30)).size[0])
+
+
+class Pairs(Photographs):
+    """A picture and its mask."""
+
+    def __getitem__(self, index: int) -> int:
+        mask = Image.open(io.BytesIO(MASK))
+        made = super().__getitem__(index)
+        return made + int(mask.resize((160, 120)).size[0])
+
+
+MASK = written("PNG", (320, 240))
+
+
+@pytest.fixture
+def board() -> Any:
+    made = Board()
+    made.prepare()
+    placed = hooks.watch_fetchers(made.begun, made.fetched)
+    forked = [made.in_child]
+    os.register_at_fork(after_in_child=lambda: [one() for one in forked])
+    yield made
+    forked.clear()
+    made.pictures.leave()
+    for undo in placed:
+        undo()
+
+
+def seen(board: Board, dataset: Dataset[Any], workers: int = 0) -> list[dict[str, Any]]:
+    for _ in DataLoader(dataset, 4, num_workers=workers):
+        board.delivered()
+    return board.pictures.record()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_sizes_line_and_share_of_pictures_that_are_made_smaller(board, workers):
+    (found,) = seen(board, Photographs("resize"), workers)
+    assert (found["format"], found["width"], found["height"]) == ("JPEG", 320, 240)
+    assert found["times_smaller"] == 8.0
+    assert found["place"]["function"] == "__getitem__"
+    assert 0 < found["share"] <= 1
+    assert found["decode_us"] > 0
+    assert found["smaller_us"] > 0
+    assert found["bytes"] > 1000
+
+
+def test_a_picture_and_its_mask_are_two_kinds(board):
+    kinds = {one["format"]: one["times_smaller"] for one in seen(board, Pairs("resize"))}
+    assert kinds == {"JPEG": 8.0, "PNG": 2.0}
+
+
+def test_a_draft_is_decoded_small(board):
+    (found,) = seen(board, Photographs("draft"))
+    assert (found["width"], found["times_smaller"]) == (40, 0.0)
+
+
+def test_a_crop_is_not_made_smaller(board):
+    (found,) = seen(board, Photographs("crop"))
+    assert found["times_smaller"] == 0.0
+
+
+def test_pillow_is_as_it_was_after_the_first_pictures(board):
+    from PIL import ImageFile
+
+    for _ in range(6):
+        seen(board, Photographs("resize"))
+    assert board.pictures.over
+    assert "_size" not in vars(Image.Image)
+    assert "tile" not in vars(ImageFile.ImageFile)
+    assert board.pictures.seen <= 64 + 4
+
+
+def test_pictures_that_are_read_elsewhere_are_not_seen(board):
+    Image.open(io.BytesIO(MASK)).resize((10, 10))
+    assert board.pictures.record() == []
+
+
+def test_a_damaged_picture_fails_as_without_us(board):
+    photographs = Photographs("resize")
+    photographs.file = photographs.file[:2000]
+    with pytest.raises(OSError, match="truncated"):
+        seen(board, photographs)
+    assert board.pictures.record() == []
