@@ -43,10 +43,8 @@ def groups(report: Report) -> Groups:
     That a device idled for lack of launches was measured; that a fix gives this back is what is not confirmed, and may
     be no more than a bound.
     """
-    step_us = report.step_us
-    ordered = sorted(
-        report.findings(), key=lambda pair: (_certainty(report, pair[1], step_us), -_worth_us(report, pair[1]))
-    )
+    found = report.findings()
+    ordered = sorted(found, key=lambda pair: _order(report, pair[1], [one for _, one in found]))
     actions = [pair for pair in ordered if _stands(*pair) and pair[1].recoverable]
     unconfirmed = [pair for pair in ordered if not pair[0].confirmed and not (_stands(*pair) and pair[1].recoverable)]
     apart = [pair for pair in ordered if pair[0].confirmed and not pair[1].recoverable]
@@ -54,6 +52,23 @@ def groups(report: Report) -> Groups:
     first, second = len(actions), len(actions) + len(unconfirmed)
     best = min(BEST, first)
     return Groups(tuple(ranked[:best]), tuple(ranked[best:first]), tuple(ranked[first:second]), tuple(ranked[second:]))
+
+
+# A fix that gives back half of an idle time says what most of it comes from.
+_EXPLAINS = 0.5
+
+
+def _order(report: Report, finding: Finding, others: list[Finding]) -> tuple[int, float, bool]:
+    """Sort key. Idle time for which no fix is known stands after what another finding's fix gives back of it."""
+    certainty, worth_us = _certainty(report, finding, report.step_us), _worth_us(report, finding)
+    if finding.saving is not None or finding.fix is not None or finding.measured_us is None:
+        return certainty, -worth_us, False
+    known = [one for one in others if one.saving and one.fix and set(one.claims) & set(finding.claims)]
+    known_us = max((_worth_us(report, one) for one in known if _certainty(report, one, report.step_us) <= certainty),
+                   default=0.0)  # fmt: skip
+    if known_us < _EXPLAINS * worth_us:
+        return certainty, -worth_us, False
+    return certainty, -min(worth_us, known_us), True
 
 
 def _stands(outcome: Outcome, finding: Finding) -> bool:

@@ -89,7 +89,9 @@ def _read_by_itself(seen: ObservedOps | None) -> set[int]:
 
 def _joined(dims: list[Any]) -> _Known | None:
     """The large tensor among those that are joined, with how many rows the others have; None where none is large."""
-    shapes = [tuple(one) for one in dims[0]] if dims and isinstance(dims[0], list) else []
+    listed = dims[0] if dims and isinstance(dims[0], list) else []
+    # Some files hold one shape where a list of tensors was given.
+    shapes = [tuple(one) for one in listed] if all(isinstance(one, list) for one in listed) else []
     if len(shapes) < 2 or not all(shape and all(isinstance(one, int) for one in shape) for shape in shapes):
         return None
     largest = max(shapes, key=math.prod)

@@ -4,13 +4,34 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.api import D2H_PAGEABLE, GEMM, Category, Ev, Example, Fix, Price, SyncSite, Treatment, draw
+from advisor.api import (
+    D2H_PAGEABLE,
+    GEMM,
+    Category,
+    Ev,
+    Example,
+    Fix,
+    Price,
+    SyncSite,
+    Treatment,
+    draw,
+    starts_in,
+    union,
+)
 
-PINNED = Fix(
+_PINNED = Fix(
     "Copy asynchronously from pinned memory",
     "exact",
     "DataLoader(dataset, ...)\nx = x.to(device)",
     "DataLoader(dataset, ..., pin_memory=True)\nx = x.to(device, non_blocking=True)",
+)
+# A batch's pictures are larger; of few bytes are its labels, and what the script itself holds on the host.
+_SMALL_BYTES = 64 << 10
+_ONCE = Fix(
+    "Move tensors that stay the same to the GPU before the loop, others from pinned memory",
+    "exact",
+    "x = (x - mean.to(device)) / std.to(device)",
+    "mean, std = mean.to(device), std.to(device)  # once, before the loop\n...\nx = (x - mean) / std",
 )
 # What a server or a decoder needs on the host it needs each time: it can only wait while the next work runs.
 _LATER = Fix(
@@ -78,6 +99,22 @@ def fix_of(site: SyncSite, price: Price, *, trains: bool) -> Fix | None:
     if site.calls < 2 or name.startswith(_COMPILED):
         return None
     return Fix(f"Call `{name}` fewer times: for the whole batch, or once where several layers use its result", "exact")
+
+
+def to_device(site: SyncSite, price: Price) -> Fix | None:
+    """The change where what waits are copies to the device: from memory that is not pinned they queue behind its work.
+
+    Of few bytes the driver keeps a copy, and nothing but PyTorch's wait for the stream is left to spare.
+    """
+    events, launch = price.ops.events, price.ops.links.launch
+    copies = np.flatnonzero(events.of(Category.MEMCPY) & (launch >= 0))
+    rows = np.array(site.rows, int)
+    inside = union(events.start_ns[rows], events.end_ns[rows])
+    mine = copies[starts_in(events.start_ns[launch[copies]], inside)]
+    if not len(mine) or not events.named("HtoD")[mine].all():
+        return None
+    sizes = events.bytes[mine]
+    return _ONCE if ((sizes >= 0) & (sizes <= _SMALL_BYTES)).all() else _PINNED
 
 
 def of_the_op(site: SyncSite, price: Price) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,8 +26,7 @@ from ..shared._allocator import allocator_calls
 
 # A batch, too, is fetched earlier where the host is ahead.
 IDLE = ("idle_sync", "idle_launch", "idle_host", "idle_input")
-
-
+_LOW = "the rest of the host's work becomes the limit"
 # One line to move; below 1 % of the step the gain cannot be seen.
 WORTH = 0.01
 
@@ -38,12 +37,14 @@ class Wait:
 
     cost_us  idle time right after it that it gives back, µs per profiled step
     saving   the step without these waits
+    claims   where what it saves lies
     later    what it costs is idle time after other work of the host
     """
 
     site: SyncSite
     cost_us: float
     saving: Saving
+    claims: tuple[str, ...]
     later: bool
 
 
@@ -60,10 +61,18 @@ def told_waits(syncs: Syncs, busy: GpuBusy, price: Price, *, min_share: float) -
         ahead = _ahead(site, price)
         # Mostly idle time that follows, of a host that is not ahead: all of it is what the waits cost.
         later = after is None or (ahead is not None and ahead.high_us > 2 * after.high_us)
-        saving = ahead if later else after
+        saving = ahead if after is None or later else _farther(after, ahead)
         # The wait may only move: to the next sync, or to a device that is busy all the same.
         if saving is not None and saving.high_us >= min_share * scale.step_us:
-            yield Wait(site, cost_us, saving, later)
+            yield Wait(site, cost_us, saving, ("idle_sync",) if saving is after else IDLE, later)
+
+
+def _farther(after: Saving, ahead: Saving | None) -> Saving:
+    """What follows the waits goes with them; with the host ahead, more may."""
+    if ahead is None or ahead.high_us <= after.high_us:
+        return after
+    how = f"low: {_LOW}; high: the step without these waits, with the host as far ahead as its launches allow"
+    return replace(ahead, low_us=after.low_us, how=how)
 
 
 def _reads_copies(site: SyncSite, price: Price) -> bool:
@@ -110,6 +119,6 @@ def _saving(site: SyncSite, cost_us: float, busy: GpuBusy, price: Price) -> Savi
     # Without the sync the host needs at least the time it now spends outside it, the device at least its busy time.
     others_us = max(steps.step_us - site.us, busy.share * steps.step_us)
     low_us = min(cost_us, max(0.0, steps.step_us - others_us))
-    how = "low: the rest of the host's work becomes the limit; high: the step without these waits"
+    how = f"low: {_LOW}; high: the step without these waits"
     without = edits.unsync(np.array(site.rows, int))
     return price.saving([without], [without], ("idle_sync",), how, model_us=(low_us, cost_us))

@@ -33,8 +33,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-
 from advisor.api import (
     BACKWARD,
     D2H_PAGEABLE,
@@ -43,7 +41,6 @@ from advisor.api import (
     ITEM,
     NEXT_WORKERS,
     SYNC,
-    Category,
     Ev,
     Example,
     Finding,
@@ -57,14 +54,12 @@ from advisor.api import (
     Training,
     draw,
     duration,
-    starts_in,
-    union,
 )
 
 from ..shared._words import count, percent
 from ._exchange_sizes import FIX, NEEDED, SIZES, sizes_of_exchange
-from ._sync_fixes import PINNED, SITES, fix_of, of_the_op
-from ._waits import IDLE, WORTH, Wait, told_waits
+from ._sync_fixes import SITES, fix_of, of_the_op, to_device
+from ._waits import WORTH, Wait, told_waits
 
 
 def check(
@@ -77,16 +72,6 @@ def check(
 ) -> Iterator[Finding]:
     for wait in told_waits(syncs, busy, price, min_share=min_share):
         yield _finding(wait, price, trains=training.seen)
-
-
-def _to_device(site: SyncSite, price: Price) -> bool:
-    """Whether what waits are copies to the device: from memory that is not pinned they queue behind its work."""
-    events, launch = price.ops.events, price.ops.links.launch
-    copies = np.flatnonzero(events.of(Category.MEMCPY) & (launch >= 0))
-    rows = np.array(site.rows, int)
-    inside = union(events.start_ns[rows], events.end_ns[rows])
-    mine = copies[starts_in(events.start_ns[launch[copies]], inside)]
-    return len(mine) > 0 and bool(events.named("HtoD")[mine].all())
 
 
 def _finding(wait: Wait, price: Price, *, trains: bool = True) -> Finding:
@@ -118,8 +103,8 @@ def _finding(wait: Wait, price: Price, *, trains: bool = True) -> Finding:
             "idle_after_us": site.idle_after_us,
             "op": site.op,
         },
-        fix=PINNED if _to_device(site, price) else FIX if needed else fix_of(site, price, trains=trains),
-        claims=IDLE if later else ("idle_sync",),
+        fix=to_device(site, price) or (FIX if needed else fix_of(site, price, trains=trains)),
+        claims=wait.claims,
         at_most="medium" if needed else "high",
     )
 

@@ -1,9 +1,9 @@
 """The same kernel takes far longer at some times than at others.
 
 ## What it looks at
-Kernels of one name, one grid and one op with the same shapes, ten calls and more. Where some take more than twice the
-median, the time beyond it is summed, and the rule checks what else the device did at that time. Kernels whose time
-depends on the data (indexing, sorting, embeddings) are excluded.
+Kernels of one name and one grid, in the same place of one op with the same shapes, ten calls and more. Where some take
+more than twice the median, the time beyond it is summed, and the rule checks what else the device did at that time.
+Kernels whose time depends on the data (indexing, sorting, embeddings) are excluded.
 
 ## Why it costs time
 The same work on the same shapes takes equally long each time, unless something else uses the multiprocessors or the
@@ -129,7 +129,8 @@ def _uneven(events: Events, nesting: Nesting, links: Links) -> Iterator[_Uneven]
     rows, op = rows[known], op[known]
     if len(rows) < _CALLS:
         return
-    columns = (events.name[rows], events.blocks[rows], events.name[op], events.dims[op], events.dtypes[op])
+    place = _places(op, events.name[rows], events.start_ns[rows])
+    columns = (events.name[rows], events.blocks[rows], place, events.name[op], events.dims[op], events.dtypes[op])
     member = alike(columns)
     often = np.bincount(member)[member] >= _CALLS
     rows, member = rows[often], member[often]
@@ -142,6 +143,16 @@ def _uneven(events: Events, nesting: Nesting, links: Links) -> Iterator[_Uneven]
         slow = mine[spent > _SLOW * usual]
         if usual >= _LEAST_NS and len(slow):
             yield _Uneven(slow, usual, float((events.dur_ns[slow] - usual).sum()))
+
+
+def _places(op: Ints, name: Ints, start_ns: Ints) -> Ints:
+    """The how many-th kernel of its name in its op each is: one op may do one thing to tensors of several sizes."""
+    order = np.lexsort((start_ns, name, op))
+    first = np.append(True, (np.diff(op[order]) != 0) | (np.diff(name[order]) != 0))
+    begins = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order)) - begins
+    return places
 
 
 def _beside(trace: Trace, rows: Ints) -> str:

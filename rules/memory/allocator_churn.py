@@ -39,12 +39,13 @@ from advisor.api import (
     RankRecord,
     Treatment,
     draw,
+    duration,
 )
 
 from ..shared._allocator import EXPANDABLE, UNMAPPED, allocator_calls, expandable
-from ..shared._driver_calls import KEPT, driver_calls
+from ..shared._driver_calls import KEPT, DriverCalls, driver_calls
 from ..shared._places import place
-from ..shared._words import count, each_step, plural
+from ..shared._words import count, each_step, percent, plural
 
 
 def check(
@@ -64,11 +65,19 @@ def check(
     frees = len(freeing)
     yield found.finding(
         f"The driver allocates device memory in {plural((len(rows) - frees) / steps.count, 'call')} a step and "
-        f"frees it in {count(frees / steps.count)}{place(found.where)}: {each_step(price, found.us)} in calls that a "
-        "training in steady state does not make.",
+        f"frees it in {count(frees / steps.count)}{place(found.where)}: {_meanwhile(price, found)} that a training in "
+        "steady state does not make.",
         {"allocations": (len(rows) - frees) / steps.count, "frees": frees / steps.count},
         _fix(price, freeing, record),
     )
+
+
+def _meanwhile(price: Price, found: DriverCalls) -> str:
+    """What the calls cost: beside a device its idle time, as most of a `cudaFree` only waits for its work."""
+    if found.idle_us is None:
+        return f"{each_step(price, found.us)} in calls"
+    share = percent(found.idle_us / price.scale.step_us)
+    return f"the GPU is idle for {duration(found.idle_us)} of each step ({share}) during calls"
 
 
 def _fix(price: Price, freeing: npt.NDArray[np.int64], record: RankRecord | None) -> Fix:

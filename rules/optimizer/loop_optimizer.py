@@ -10,7 +10,9 @@ each reads and writes the parameter and its state again.
 
 ## How to fix it
 `fused=True` in the optimizer's constructor: the whole update of a parameter in one pass, on GPUs and, since PyTorch
-2.4, on CPUs for SGD, Adam, AdamW and Adagrad. Where that is not available, `foreach=True` on a GPU.
+2.4, on CPUs for SGD, Adam, AdamW and Adagrad. Where that is not available, `foreach=True` on a GPU. An optimizer of
+another class, or one whose update does what these do not, takes neither: give it `torch._foreach_*` ops on lists of
+all parameters, or call its `step` in a compiled function, which fuses both ways.
 
 ## When to leave it
 Plain SGD without momentum on a CPU: it has one op per parameter, and fusing gains nothing. `foreach=True` needs as
@@ -33,7 +35,6 @@ from advisor.api import (
     Ev,
     Example,
     Finding,
-    Fix,
     KernelWork,
     Missing,
     Optimizer,
@@ -41,7 +42,6 @@ from advisor.api import (
     OptimizerWork,
     Price,
     Settings,
-    Treatment,
     constant,
     draw,
     duration,
@@ -51,6 +51,7 @@ from ..shared._listed import as_lists
 from ..shared._places import made_at
 from ..shared._words import count, percent
 from ._fused_steps import kept_share
+from ._own_updates import LISTS, fused_fix, own_update
 from .foreach_optimizer import FUSED, kept_passes
 
 CONFIRMED = "measured pairs on a CPU: foreach=False against fused=True, by number and size of the parameters"
@@ -63,6 +64,8 @@ _CPU_GAIN = {
 }
 # Plain SGD is one op per parameter; with momentum there are three.
 _OPS_WORTH_FUSING = 2
+# Less of the host's time that the device waits for: it is ahead, and launches wait for room in the queue.
+_WAITED = 0.1
 
 
 def check(
@@ -80,7 +83,11 @@ def check(
     if not work.loop or price.ops.device.kind == "foreign":
         return
     known = next((one for one in facts.optimizers if one.name == work.name), None) if facts else None
+    own = own_update(price, work)
+    if own and not breakdown.on_device:
+        return
     claims: tuple[str, ...] = ("optimizer",)
+    ahead = False
     if breakdown.on_device:
         rows = np.array(work.rows, int)
         names = [price.ops.events.text(row).removeprefix("aten::") for row in work.rows]
@@ -88,6 +95,7 @@ def check(
         listed = as_lists(price, kernels, rows, round(work.calls * steps.count), passes)
         how = "low: the device is the bottleneck anyway; high: one launch for the whole update, at the memory's rate"
         saving, claims = listed.saving(price, how), listed.claims
+        ahead = "compute" in claims and listed.waited_us < _WAITED * work.us
     else:
         low, high = _saved(work, known, facts, settings, len(work.rows) / steps.count)
         low_us, high_us = low * work.us, high * work.us
@@ -106,26 +114,30 @@ def check(
     yield Finding(
         message=(
             f"{work.name or 'The optimizer'} updates {tensors} one by one, in {count(work.ops)} ops a step: "
-            f"{duration(scale.scaled(work.us))} of the host's time in each step ({percent(work.us / steps.step_us)})"
-            f"{_of_device(price, work)}."
+            f"{_spent(price, work, ahead=ahead)}."
         ),
         saving=saving,
         where=(*made_at(known), *((work.where,) if work.where else ())),
         facts={"optimizer_us": work.us, "ops": work.ops, "kernels": work.kernels, "tensors": work.tensors},
-        fix=_fix(work.name, known, breakdown.on_device),
+        fix=LISTS if own else fused_fix(work.name, known, breakdown.on_device),
         claims=claims,
         # A loop that was asked for may have a reason, and so may one that we know nothing about.
         at_most="high" if known is not None and known.foreach is not False else "medium",
     )
 
 
-def _of_device(price: Price, work: OptimizerWork) -> str:
-    """What the device does meanwhile, where there is one."""
+def _spent(price: Price, work: OptimizerWork, *, ahead: bool) -> str:
+    """Whose time it takes. ahead: the host mostly waits for room in the device's queue, and its time says nothing."""
+    scale, steps = price.scale, price.ops.steps
+    host = f"{duration(scale.scaled(work.us))} of the host's time in each step ({percent(work.us / steps.step_us)})"
     if not work.kernels or work.device_us is None:
-        return ""
-    each_us = work.device_us / work.kernels
-    spent = duration(price.scale.scaled(work.device_us * price.ops.longer))
-    return f", and {spent} of the device's, in {count(work.kernels)} kernels of {duration(each_us)} on average"
+        return host
+    each_us, device_us = work.device_us / work.kernels, work.device_us * price.ops.longer
+    kernels = f"in {count(work.kernels)} kernels of {duration(each_us)} on average"
+    if ahead:
+        share = percent(device_us / steps.step_us)
+        return f"{duration(scale.scaled(device_us))} of the device's time in each step ({share}), {kernels}"
+    return f"{host}, and {duration(scale.scaled(device_us))} of the device's, {kernels}"
 
 
 def _saved(
@@ -141,17 +153,6 @@ def _saved(
     least, most = _CPU_GAIN[work.name]
     kept = kept_share(work.name, facts.optimizers, (settings and settings.threads) or 1) if facts else None
     return (1 - kept[1], 1 - kept[0]) if kept else (1 - 1 / least, 1 - 1 / most)
-
-
-def _fix(name: str, known: Optimizer | None, on_device: bool) -> Fix:
-    call = f"torch.optim.{name or 'AdamW'}(model.parameters(), ...)"
-    before = call.replace("...", "..., foreach=False") if known and known.foreach is False else call
-    # An older one raises at the optimizer's first line or at its first step.
-    title = "Set `fused=True`" + ("" if on_device else " (on a CPU: PyTorch 2.4 or later)")
-    if known and known.foreach is False:
-        title += " instead of `foreach=False`: it needs no extra memory"
-    after = call.replace("...", "..., fused=True")
-    return Fix(title, "numerics", before, after, Treatment("optimizer", {"fused": True}))
 
 
 _ADAM = Ev("Optimizer.step#AdamW.step", "user_annotation")

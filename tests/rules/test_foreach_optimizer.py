@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import re
 from typing import Any
 
 import pytest
 
 from advisor.rules.optimizer import loop_optimizer
+from advisor.rules.optimizer._own_updates import FOREACH_CLASSES, FUSED_CLASSES, fused_fix
 from advisor.rules.optimizer.foreach_optimizer import kept_passes
 
 
@@ -49,7 +51,7 @@ def test_ops_that_nobody_counted_leave_it_open() -> None:
 def test_fused_updates_on_a_cpu_work_from_the_version_on_that_the_fix_names(name: str) -> None:
     """Before, torch raises: when the optimizer is made, or when it steps."""
     torch = pytest.importorskip("torch")
-    title = loop_optimizer._fix(name, None, on_device=False).title
+    title = fused_fix(name, None, on_device=False).title
     since = re.search(r"on a CPU: PyTorch (\d+)\.(\d+) or later", title)
     assert since is not None
     weight = torch.nn.Parameter(torch.ones(8))
@@ -60,4 +62,16 @@ def test_fused_updates_on_a_cpu_work_from_the_version_on_that_the_fix_names(name
         works = True
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])
     assert works == (version >= tuple(int(part) for part in since.groups()))
-    assert "PyTorch" not in loop_optimizer._fix(name, None, on_device=True).title
+    assert "PyTorch" not in fused_fix(name, None, on_device=True).title
+
+
+@pytest.mark.torch
+def test_classes_of_optimizers_have_the_argument_that_the_fix_names() -> None:
+    optim = pytest.importorskip("torch").optim
+    for name in FUSED_CLASSES:
+        assert "fused" in inspect.signature(getattr(optim, name)).parameters
+    for name in FOREACH_CLASSES:
+        given = inspect.signature(getattr(optim, name)).parameters
+        assert "foreach" in given
+        assert "fused" not in given
+        assert fused_fix(name, None, on_device=True).title == "Set `foreach=True`"

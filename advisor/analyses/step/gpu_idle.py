@@ -120,7 +120,8 @@ class GpuIdle:
                   millisecond or more in which the host did other work
     idle_host     the host did something other than launching: a collective of a CPU backend (the device waits for it
                   even if a sync does, too), an interval of 100 µs or more without op or runtime call, an op of a
-                  millisecond or more that launched nothing, a runtime call of that length that waits for nothing
+                  millisecond or more that launched nothing, a runtime call of that length that waits for nothing, or
+                  of 100 µs that launches nothing either
     idle_launch   everything else: the host was running ops before the next launch, and nothing was queued
 
     gaps          one Gap per interval of one cause, in order (iterate)

@@ -26,8 +26,8 @@ class HostActivity:
     known     from the first to the last op or runtime call: outside nothing is known of the host
     python    stretches of 100 µs or more in `known` in which none of them was in an op or runtime call
     cpu_work  ops of a millisecond or more that launched no device work, and runtime calls as long that do not wait for
-              the device (allocations, loading of modules, staging of pageable memory). A copy from the device waits for
-              it, and for what was queued before, however few bytes it has
+              the device (staging of pageable memory), of 100 µs where they launch nothing (allocations, loading of
+              modules). A copy from the device waits for it, and for what was queued before, however few bytes it has
     """
 
     known: Intervals
@@ -56,7 +56,7 @@ class HostActivity:
             python=quiet[quiet[:, 1] - quiet[:, 0] >= PYTHON_GAP_NS],
             cpu_work=merge(
                 _cpu_work(events, feeding & events.of(Category.CPU_OP), launches),
-                _long_calls(events, feeding & ~blocking_calls(events) & ~_reads(events, links)),
+                _long_calls(events, feeding & ~blocking_calls(events) & ~_reads(events, links), launches),
             ),
         )
 
@@ -69,9 +69,11 @@ def _reads(events: Events, links: Links) -> Mask:
     return found
 
 
-def _long_calls(events: Events, rows: Mask) -> Intervals:
-    long = rows & events.of(Category.RUNTIME) & (events.dur_ns >= CPU_WORK_NS)
-    return events.covered(long)
+def _long_calls(events: Events, rows: Mask, launches: Ints) -> Intervals:
+    """A launch may stand in line for some 100 µs; another call of that length is the driver's own work."""
+    least_ns = np.full(len(events), PYTHON_GAP_NS)
+    least_ns[launches] = CPU_WORK_NS
+    return events.covered(rows & events.of(Category.RUNTIME) & (events.dur_ns >= least_ns))
 
 
 def launch_rows(events: Events, links: Links) -> Ints:
