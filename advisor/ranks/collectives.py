@@ -80,10 +80,13 @@ class Talks:
         rows = asked.rows
         # A host's own row says more of itself than the op that asked for it: of several tensors it has one.
         hosts = asked.op if breakdown.on_device else np.full(len(rows), -1, np.int64)
-        facts = [_said(events, int(row), int(host)) for row, host in zip(rows, hosts, strict=True)]
+        facts = _said_of_each(events, rows, hosts)
         if len({known.ranks for known in trace.meta.groups if len(known.ranks) > 1}) > 1:
             facts = [_in_group(one, trace.meta, group) for one, group in zip(facts, parallelism.group, strict=True)]
-        passed = [_passed(events, int(op), group) for op, group in zip(asked.op, parallelism.group, strict=True)]
+        passes = (asked.op >= 0) & events.rows_with(events.names_where(_passes))[asked.op]
+        passed = np.full(len(rows), -1, np.int64)
+        for at in np.flatnonzero(passes).tolist():
+            passed[at] = _passed(events, int(asked.op[at]), parallelism.group[at])
         return cls(
             start_ns=events.start_ns[rows],
             end_ns=events.end_ns[rows],
@@ -95,7 +98,7 @@ class Talks:
             sent=_ints([one.in_elements for one in facts]),
             received=_ints([one.out_elements for one in facts]),
             bytes=_ints([_bytes(one) for one in facts]),
-            peer=_ints(passed),
+            peer=passed,
             asked_ns=np.where(asked.op >= 0, events.start_ns[asked.op], events.start_ns[rows]),
             purpose=parallelism.of_row,
         )
@@ -114,9 +117,13 @@ def _in_group(one: Collective, meta: Meta, group: Group | None) -> Collective:
     return replace(one, group=group.name, group_size=len(group.ranks))
 
 
+def _passes(name: str) -> bool:
+    return name.startswith(("c10d::send", "c10d::recv_"))
+
+
 def _passed(events: Events, op: int, group: Group | None) -> int:
     """The rank that an op sends to, or receives from: its third argument, which counts within the process group."""
-    if op < 0 or not events.text(op).startswith(("c10d::send", "c10d::recv_")) or events.values[op] < 0:
+    if events.values[op] < 0:
         return -1
     try:
         peer = int(json.loads(events.values_table[events.values[op]])[2])
@@ -125,6 +132,16 @@ def _passed(events: Events, op: int, group: Group | None) -> int:
     if group is None:
         return -1
     return group.ranks[peer] if 0 <= peer < len(group.ranks) else -1
+
+
+def _said_of_each(events: Events, rows: Ints, hosts: Ints) -> list[Collective]:
+    """What is known of each of these, by what the trace says of it: nearly all are alike, and are looked at once."""
+    told = [column[rows] for column in (events.collective, events.name, events.dims, events.dtypes)]
+    told += [np.where(hosts >= 0, column[hosts], -2) for column in (events.name, events.dims, events.dtypes)]
+    kinds = list(zip(*(column.tolist() for column in told), strict=True))
+    one_of = dict(zip(kinds, zip(rows.tolist(), hosts.tolist(), strict=True), strict=True))
+    facts = {kind: _said(events, *one) for kind, one in one_of.items()}
+    return [facts[kind] for kind in kinds]
 
 
 def _said(events: Events, row: int, host: int) -> Collective:

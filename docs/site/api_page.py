@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import pkgutil
 import re
 from collections.abc import Container, Iterator
 from functools import cache
@@ -57,7 +58,8 @@ def page() -> str:
 
 def _homes() -> dict[str, tuple[str, str]]:
     """name -> the module that holds what advisor.api imports, and its name there."""
-    return {name: _home(*origin) for name, origin in _origins("advisor.api").items()}
+    parts = [f"advisor.api.{part.name}" for part in pkgutil.iter_modules(api.__path__)]
+    return {name: _home(*origin) for part in parts for name, origin in _origins(part).items()}
 
 
 def _home(module: str, name: str) -> tuple[str, str]:

@@ -61,10 +61,11 @@ def _by_place(price: Price, lines: Lines) -> dict[tuple[str, int], list[Ints]]:
     low = high = 0
     file = ""
     step = -1
-    for row in rows.tolist():
-        where = lines.where_op(row)
+    # Of few places, for many rows. Without lines nothing is known of any.
+    known = lines.op_source[rows].tolist() if len(lines.op_source) else [-1] * len(rows)
+    for row, index, at in zip(rows.tolist(), known, ops.links.step[rows].tolist(), strict=True):
+        where = lines.sources[index] if index >= 0 else None
         called = where is not None and where.precision == "call"
-        at = int(ops.links.step[row])
         if (
             called
             and where is not None
@@ -91,18 +92,21 @@ def _of_run(price: Price, lines: Lines, runs: list[Ints]) -> DeviceLoop | None:
     """The runs of one place as a loop; None where they call no op often enough, or the layers of a model."""
     events, steps = price.ops.events, price.ops.steps
     rows = np.concatenate(runs)
-    names = Counter(events.text(row).removeprefix("aten::") for row in rows.tolist())
+    # How often each line runs each op: few of both, where there are thousands of rows.
+    places = Counter(zip(lines.op_source[rows].tolist(), events.name[rows].tolist(), strict=True))
+    names, by_line = Counter[str](), Counter[Source]()
+    for (line, name), number in places.items():
+        names[events.names[name].removeprefix("aten::")] += number
+        by_line[lines.sources[line]] += number
     op, calls = names.most_common(1)[0]
     layers = sum(number for name, number in names.items() if name.startswith(_LAYERS))
     # Each run has its iterations: an op that several lines of one iteration call is counted for the line of most calls.
-    places = Counter((lines.where_op(row), events.text(row)) for row in rows.tolist())
     iterations = max(places.values()) / len(runs)
     if iterations < _ITERATIONS or layers >= _MOST * iterations * len(runs):
         return None
     spans = union(
         np.array([events.start_ns[run[0]] for run in runs]), np.array([events.end_ns[run].max() for run in runs])
     )
-    by_line = Counter(where for row in rows.tolist() if (where := lines.where_op(row)) is not None)
     return DeviceLoop(
         where=tuple(where for where, _ in by_line.most_common(3)),
         op=op,

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -90,8 +91,7 @@ def check(
     ahead = False
     if breakdown.on_device:
         rows = np.array(work.rows, int)
-        names = [price.ops.events.text(row).removeprefix("aten::") for row in work.rows]
-        passes = (kept_passes(names, work.name) or 1.0) if work.name in FUSED else 1.0
+        passes = (kept_passes(_names(price, rows), work.name) or 1.0) if work.name in FUSED else 1.0
         listed = as_lists(price, kernels, rows, round(work.calls * steps.count), passes)
         how = "low: the device is the bottleneck anyway; high: one launch for the whole update, at the memory's rate"
         saving, claims = listed.saving(price, how), listed.claims
@@ -124,6 +124,14 @@ def check(
         # A loop that was asked for may have a reason, and so may one that we know nothing about.
         at_most="high" if known is not None and known.foreach is not False else "medium",
     )
+
+
+def _names(price: Price, rows: npt.NDArray[np.int64]) -> list[str]:
+    """What these ops are called, without `aten::`."""
+    events = price.ops.events
+    of_each = events.name[rows].tolist()
+    short = {one: events.names[one].removeprefix("aten::") for one in set(of_each)}
+    return [short[one] for one in of_each]
 
 
 def _spent(price: Price, work: OptimizerWork, *, ahead: bool) -> str:

@@ -54,11 +54,16 @@ def op_loops(price: Price) -> list[OpLoop]:
     step = ops.links.step[rows]
     changes = np.flatnonzero((small[1:] != small[:-1]) | (step[1:] != step[:-1])) + 1
     found: dict[tuple[str, ...], list[Ints]] = {}
-    for run in np.split(np.arange(len(rows)), changes):
-        names = Counter(events.name[rows[run]].tolist()) if len(run) >= _TIMES and small[run[0]] else {}
-        if names and len(names) <= _OPS and min(names.values()) >= _TIMES:
+    first, after = np.append(0, changes), np.append(changes, len(rows))
+    # Nearly all runs are short.
+    long = after - first >= _TIMES
+    long[long] = small[first[long]]
+    for begin, end in zip(first[long].tolist(), after[long].tolist(), strict=True):
+        run = rows[begin:end]
+        names = Counter(events.name[run].tolist())
+        if len(names) <= _OPS and min(names.values()) >= _TIMES:
             key = tuple(sorted(events.names[one].removeprefix("aten::") for one in names))
-            found.setdefault(key, []).append(rows[run])
+            found.setdefault(key, []).append(run)
     count = ops.steps.count
     return [
         OpLoop(key, sum(map(len, runs)) / len(key) / count, np.concatenate(runs), len(runs))

@@ -72,8 +72,8 @@ def command_of(shape: str) -> list[str]:
     """How the script is started, without the interpreter where it is a plain script."""
     script = str(SHAPES / f"{shape}.py")
     if shape in RANKS:
-        torchrun = str(Path(sys.executable).with_name("torchrun"))
-        return [torchrun, "--standalone", f"--nproc-per-node={RANKS[shape]}", script]
+        torchrun = [sys.executable, "-m", "torch.distributed.run"]
+        return [*torchrun, "--standalone", f"--nproc-per-node={RANKS[shape]}", script]
     return [sys.executable, script]
 
 

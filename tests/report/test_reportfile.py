@@ -36,6 +36,16 @@ def test_a_hostile_report_reads_back_but_for_what_utf8_cannot_hold() -> None:
     assert decode(data).run.command[0] == report.run.command[0].replace("\udc80", "\\udc80")
 
 
+def test_reports_of_many_ranks_are_not_indented() -> None:
+    report = fixtures.many_ranks()
+    many = replace(report, ranks=tuple(replace(report.ranks[0], rank=rank) for rank in range(65)))
+    data = encode(many)
+    assert data.startswith(b'{"schema":"torch-advisor/report","version":1,')
+    assert data.count(b"\n") == 1
+    assert decode(data) == ordered(many)
+    assert encode(replace(many, ranks=many.ranks[:64])).startswith(b'{\n "schema"')
+
+
 def test_the_contract_of_the_keys() -> None:
     data = fixtures.as_plain(encode(fixtures.canonical()).decode())
     assert list(data)[:2] == ["schema", "version"]

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import math
 import random
-import re
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from advisor.fixing import edits
 from advisor.gate.pairs import Pair, Side, SideFailedError, Spread
 from advisor.gate.turns import EndedError
 from advisor.model import Finding, Fix, Metric, Outcome, Report, RunInfo, Saving, StepsSummary, Treatment
-from advisor.trying import as_text, numbers, treatments
+from advisor.trying import as_text, numbers
 from advisor.trying.candidates import Candidate, of_report
-from advisor.trying.decide import Design, judge
+from advisor.trying.decide import Design
 from advisor.trying.numbers import Band
 from advisor.trying.pairing import Facts, Measured
 from advisor.trying.session import SELF_TEST, Session
 
 SECONDS_A_PAIR = 10.0
-RULES = Path(__file__).parents[2] / "rules"
-DECLARED = re.compile(r'\bTreatment\(\s*"(\w+)"')
 
 
 def script() -> Side:
@@ -243,40 +237,6 @@ def test_pairs_that_take_longer_than_those_of_the_self_test_keep_the_budget() ->
     assert machine.clock == first
 
 
-def test_variables_of_the_environment_are_set_in_the_sides_environment() -> None:
-    side = treatments.treated(script(), [Treatment("environment", {"SLOW": None, "NEW": "2"})])
-    assert "SLOW" not in side.env
-    assert side.env["NEW"] == "2"
-    assert [one["name"] for one in side.settings["treatments"]] == ["seeds", "environment"]  # looked at, not set
-
-
-def test_words_of_a_treatment_are_read_back() -> None:
-    for one in (
-        Treatment("loader", {"num_workers": 2, "persistent_workers": True}),
-        Treatment("calls", {"names": ["gc.collect", "torch.cuda.synchronize"]}),
-        Treatment("matmul_precision", {"precision": "high"}),
-        Treatment("set_to_none"),
-    ):
-        assert treatments.parse(treatments.words(one)) == one
-    with pytest.raises(Exception, match="there is no treatment 'magic'"):
-        treatments.parse("magic:wand=1")
-
-
-def test_treatments_of_one_name_are_joined() -> None:
-    both = treatments.merged(
-        [
-            Treatment("loader", {"num_workers": 2}),
-            Treatment("calls", {"names": ["gc.collect"]}),
-            Treatment("loader", {"num_workers": 4, "pin_memory": True}),
-            Treatment("calls", {"names": ["torch.cuda.synchronize"]}),
-        ]
-    )
-    assert both == (
-        Treatment("loader", {"num_workers": 2, "pin_memory": True}),
-        Treatment("calls", {"names": ["gc.collect", "torch.cuda.synchronize"]}),
-    )
-
-
 # -- what a report gives
 
 
@@ -354,63 +314,3 @@ def test_losses_say_whether_a_change_leaves_the_training_as_it_is() -> None:
     assert numbers.compare(base, [3.0, 2.0, 1.5], Band(True, 0.0, 0.0))[0] == "not compared"
     # A script whose own runs differ: that is the range.
     assert numbers.compare(base, [3.0, 2.0, 1.2], Band(False, 0.2, 0.0))[0] == "within seeds"
-
-
-# -- error rates
-
-
-def heavy(rng: np.random.Generator, sigma: float) -> Iterator[float]:
-    """Student's t with three degrees of freedom."""
-    while True:
-        yield float(rng.standard_t(3)) * sigma / math.sqrt(3.0)
-
-
-def two_values(rng: np.random.Generator, sigma: float) -> Iterator[float]:
-    """The worst case for a t test on few pairs."""
-    while True:
-        yield sigma if rng.random() < 0.5 else -sigma
-
-
-def gaussian(rng: np.random.Generator, sigma: float) -> Iterator[float]:
-    while True:
-        yield float(rng.normal(0.0, sigma))
-
-
-def any_win(draw: Callable[..., Iterator[float]], sigma: float, tests: int, rng: np.random.Generator) -> bool:
-    """Whether a session on equal code calls anything faster."""
-    noise = draw(rng, sigma)
-    from advisor.gate.sequential import noise_floor
-
-    floor = noise_floor([next(noise) for _ in range(4)])
-    design = Design(tests)
-    for _ in range(tests):
-        ratios: list[float] = []
-        for look in design.looks:
-            ratios += [next(noise) for _ in range(look - len(ratios))]
-            judged = judge(ratios, design, floor)
-            if judged.final:
-                break
-        if judged.verdict == "faster":
-            return True
-    return False
-
-
-@pytest.mark.parametrize("draw", [gaussian, heavy, two_values])
-@pytest.mark.parametrize("tests", [1, 6])
-def test_few_sessions_on_equal_code_name_a_winner(draw: Callable[..., Iterator[float]], tests: int) -> None:
-    """`tests/benchmarks/try_simulation.py` runs more of them; here the rate only has to be far from a wrong one."""
-    rng = np.random.default_rng([tests, len(draw.__name__)])
-    wins = sum(any_win(draw, 0.05, tests, rng) for _ in range(120))
-    assert wins <= 12  # 5 % of 120 are 6; twelve or more have a chance below 2 %
-
-
-# -- what rules declare
-
-
-def test_rules_name_treatments_that_exist() -> None:
-    from advisor.capture.inside.treatments.apply import TREATMENTS
-
-    assert {*TREATMENTS, "environment"} - {"seeds"} == set(treatments.NAMES)
-    declared = [name for path in RULES.rglob("*.py") for name in DECLARED.findall(path.read_text("utf-8"))]
-    assert len(declared) > 20
-    assert set(declared) <= set(treatments.NAMES) | set(edits.NAMES)

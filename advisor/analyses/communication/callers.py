@@ -86,7 +86,7 @@ class Callers:
     ) -> Callers:
         """The callers of this rank's collectives."""
         events = trace.events
-        sizes = np.array([bytes_of(events, int(row)) for row in asked.rows], np.float64)
+        sizes = bytes_of(events, asked.rows)
         took_us = events.dur_ns[asked.rows] / 1e3
         rate = fitted(sizes, took_us) if len(asked.rows) else None
         host = events.of(Category.CPU_OP, Category.ANNOTATION)

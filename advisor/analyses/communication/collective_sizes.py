@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from advisor.analyses.communication.collective_launches import dims_of, elements, inputs_of, scalar
 from advisor.analyses.communication.communication import element_bytes
-from advisor.trace.events import Events
+from advisor.trace.events import Events, Ints
 
 Floats = npt.NDArray[np.float64]
 
@@ -24,8 +24,17 @@ def least_us(sizes: Floats, took_us: Floats) -> float:
     return sum(len(found) * float(np.quantile(found, 0.1)) for found in of_size.values())
 
 
-def bytes_of(events: Events, row: int) -> float:
-    """Bytes of a collective: as its row states them, else by its shapes; 0 for a barrier, nan where not known."""
+def bytes_of(events: Events, rows: Ints) -> Floats:
+    """Bytes of collectives: as their rows state them, else by their shapes; 0 for a barrier, nan where not known."""
+    columns = (events.collective, events.name, events.dims, events.dtypes)
+    # Nearly all are alike, and a row says no more of its size than these four: each kind is worked out once.
+    kinds = list(zip(*(column[rows].tolist() for column in columns), strict=True))
+    one_of = dict(zip(kinds, rows.tolist(), strict=True))
+    sizes = {kind: _bytes_of_one(events, row) for kind, row in one_of.items()}
+    return np.array([sizes[kind] for kind in kinds], np.float64)
+
+
+def _bytes_of_one(events: Events, row: int) -> float:
     index = int(events.collective[row])
     if index >= 0:
         stated = events.collective_table[index]

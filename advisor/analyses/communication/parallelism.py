@@ -103,7 +103,7 @@ class Parallelism:
     ) -> Parallelism:
         """The kinds of this rank; none if it does not communicate."""
         events = trace.events
-        said = [_said(events, row, op) for row, op in zip(asked.rows.tolist(), asked.op.tolist(), strict=True)]
+        said = _said_of_each(events, asked)
         of_row = _kinds(trace, asked, nesting, said, library)
         compiled = nesting.ancestor_of(asked.op, events.named("## Call CompiledFxGraph")) >= 0
         stated = list(zip(events.collective[asked.rows].tolist(), of_row, strict=True))
@@ -111,6 +111,7 @@ class Parallelism:
         group = tuple(groups[one] for one in stated)
         part = "exposed_communication" if breakdown.on_device else "communication"
         longer = busy.longer if busy and breakdown.on_device else 1.0
+        sums = {text for text in set(said) if _SUMS.search(text)}
         before: Intervals = EMPTY
         found = []
         for kind in [kind for kind in KINDS if kind in of_row]:
@@ -129,7 +130,7 @@ class Parallelism:
                     len(rows) / steps.count,
                     payload(events, _mask(len(events), rows), steps.count),
                     float(compiled[chosen].mean()),
-                    float(np.mean([bool(_SUMS.search(text)) for text in compress(said, chosen)])),
+                    float(np.mean([text in sums for text in compress(said, chosen)])),
                     sizes.pop() if len(sizes) == 1 else None,
                 )
             )
@@ -142,8 +143,7 @@ class Parallelism:
 
 
 def _least_us(events: Events, rows: Ints) -> float:
-    sizes = np.array([bytes_of(events, row) for row in rows.tolist()], np.float64)
-    return least_us(sizes, events.dur_ns[rows] / 1e3)
+    return least_us(bytes_of(events, rows), events.dur_ns[rows] / 1e3)
 
 
 def _mask(count: int, rows: Ints) -> Mask:
@@ -166,34 +166,37 @@ def _kinds(trace: Trace, asked: Asked, nesting: Nesting, said: list[str], librar
     purposes = {purpose_of(one.purpose) for one in trace.meta.groups} - {""}
     # Where nothing else was made a group for, it is that one's.
     split = next(iter(purposes)) if len(purposes) == 1 else "tensor"
-    exchanges = any(_EXCHANGES.search(text) for text in said)
-    scatters = "" if not any(_SCATTERS.search(text) for text in said) else "sharded"
+    texts = set(said)
+    exchanges = any(map(_EXCHANGES.search, texts))
+    scatters = "sharded" if any(map(_SCATTERS.search, texts)) else ""
     if scatters and library.name == "ddp":
         scatters = "exchanged" if library.tables else ""
     buffers = nesting.ancestor_of(asked.op, host & events.named("DistributedDataParallel.forward")) >= 0
-    found = []
-    columns = (asked.rows, asked.op, sharded, functional, buffers)
-    for text, row, op, shards, inside, wrapped in zip(said, *(column.tolist() for column in columns), strict=True):
-        index = int(events.collective[row])
+    columns = (events.collective[asked.rows], asked.op < 0, sharded, functional, buffers)
+    told = list(zip(said, *(column.tolist() for column in columns), strict=True))
+    kinds = {}
+    # Thousands of collectives say one of a few things.
+    for one in set(told):
+        text, index, alone, shards, inside, wrapped = one
         named = purpose_of(events.collective_table[index].purpose) if index >= 0 else ""
         if named in ("context", "experts"):
-            found.append(named)
+            kinds[one] = named
         elif _EXCHANGES.search(text):
-            found.append(named if named not in ("", "data") else split if inside else "exchanged")
+            kinds[one] = named if named not in ("", "data") else split if inside else "exchanged"
         elif _ONE_TO_ONE.search(text) and not _OF_ALL.search(text):
             # NCCL's kernel of that name makes exchanges as well: without its op, what the others are for tells.
-            found.append("exchanged" if op < 0 and exchanges else "stages")
+            kinds[one] = "exchanged" if alone and exchanges else "stages"
         elif shards:
-            found.append("sharded")
+            kinds[one] = "sharded"
         elif named not in ("", "data", "sharded") or inside:
-            found.append(named or split)
+            kinds[one] = named or split
         elif wrapped and "broadcast" in text:
-            found.append("buffers")
+            kinds[one] = "buffers"
         elif scatters and (_SCATTERS.search(text) or _GATHERS.search(text)):
-            found.append(scatters)
+            kinds[one] = scatters
         else:
-            found.append(named or "data")
-    return tuple(found)
+            kinds[one] = named or "data"
+    return tuple(kinds[one] for one in told)
 
 
 def _joined(events: Events, row: int, group: Group | None) -> int | None:
@@ -203,14 +206,24 @@ def _joined(events: Events, row: int, group: Group | None) -> int | None:
     return len(group.ranks) if group else stated if stated > 0 else None
 
 
-def _said(events: Events, row: int, op: int) -> str:
-    """What one communication is called, in small letters: by its op and the collective, else by its own row.
+def _said_of_each(events: Events, asked: Asked) -> list[str]:
+    """What each communication is called, in small letters: by its op and the collective, else by its own row.
 
     Kernels of older NCCL carry one name for several collectives: all-reduces ran as ncclKernel_SendRecv_….
     """
-    index = int(events.collective[row])
-    names = (events.text(op) if op >= 0 else "", events.collective_table[index].name if index >= 0 else "")
-    return (" ".join(filter(None, names)) or events.text(row)).lower()
+
+    def said(op: int, index: int, row: int) -> str:
+        names = (events.names[op] if op >= 0 else "", events.collective_table[index].name if index >= 0 else "")
+        return (" ".join(filter(None, names)) or events.names[row]).lower()
+
+    columns = (
+        np.where(asked.op >= 0, events.name[asked.op], -1),
+        events.collective[asked.rows],
+        events.name[asked.rows],
+    )
+    told = list(zip(*(column.tolist() for column in columns), strict=True))
+    texts = {one: said(*one) for one in set(told)}
+    return [texts[one] for one in told]
 
 
 def _group(meta: Meta, events: Events, index: int, kind: str) -> Group | None:

@@ -1,0 +1,50 @@
+"""What a run recorded besides its trace, and what is known of its machine."""
+
+from __future__ import annotations
+
+from advisor.calibration.calibration import Calibration, Quantity
+from advisor.capture.record import (
+    Container,
+    EqualLayers,
+    EqualPasses,
+    Features,
+    KeptGraphs,
+    Loader,
+    LossLabels,
+    Mask,
+    Optimizer,
+    Pictures,
+    RankRecord,
+    SampleLengths,
+    Settings,
+    SparseProduct,
+    StepTimes,
+    ZeroTerms,
+)
+from advisor.constants import Constant, constant
+from advisor.hardware import Hardware, lookup
+
+__all__ = [
+    "Calibration",
+    "Constant",
+    "Container",
+    "EqualLayers",
+    "EqualPasses",
+    "Features",
+    "Hardware",
+    "KeptGraphs",
+    "Loader",
+    "LossLabels",
+    "Mask",
+    "Optimizer",
+    "Pictures",
+    "Quantity",
+    "RankRecord",
+    "SampleLengths",
+    "Settings",
+    "SparseProduct",
+    "StepTimes",
+    "ZeroTerms",
+    "constant",
+    "lookup",
+]
