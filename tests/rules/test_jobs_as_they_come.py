@@ -76,7 +76,7 @@ def test_small_tensors_that_are_moved_each_time_belong_on_the_gpu() -> None:
     assert title(finding).startswith("Move tensors that stay the same to the GPU before the loop")
     assert finding.saving is not None
     assert finding.saving.high_us == pytest.approx(gain_us, rel=0.05)
-    assert [one.outcome.rule for one in groups(said).best] == ["sync-in-loop", "idle-gpu"]
+    assert [one.outcome.rule for one in groups(said).best] == ["sync-in-loop"]
 
 
 def _layers(rt: Kineto) -> None:
@@ -93,8 +93,8 @@ def test_a_batch_that_is_moved_is_pinned() -> None:
     assert title(only(drawn(step), "sync-in-loop")) == "Copy asynchronously from pinned memory"
 
 
-def test_idle_time_that_most_of_a_wait_does_not_explain_comes_first() -> None:
-    """A wait that costs 2 ms, and 12 ms of Python between two other waits: no fix for the first gives them back."""
+def test_idle_time_between_waits_is_told_once_with_the_waits() -> None:
+    """Python of 2 and 12 ms after waits: without them the host does it while the device works."""
 
     def step(rt: Kineto, _: bool) -> None:
         rt.wait()
@@ -104,8 +104,12 @@ def test_idle_time_that_most_of_a_wait_does_not_explain_comes_first() -> None:
         rt.host(12_000)
         rt.call("EventSynchronize", 5, until=rt.free[7])
 
-    best = [one.outcome.rule for one in groups(drawn(step)).best]
-    assert best.index("idle-gpu") < 2
+    said = drawn(step)
+    waits = only(said, "sync-in-loop")
+    assert "what it does next leaves the GPU idle for 13" in waits.message
+    assert waits.saving is not None
+    assert waits.saving.high_us == pytest.approx(12_000, rel=0.1)
+    assert not found(said, "idle-gpu")
 
 
 def test_kernels_of_several_sizes_in_one_op_are_not_equal_calls() -> None:
