@@ -145,6 +145,7 @@ _ROWS: tuple[_Row, ...] = (
     (r"\bA100(?!\d)", "A100 40 GB", "all", 19.5, 156.0, 312.0, None, 1555, 4, 600, _A100),
     (r"\bA30\b", "A30", "all", 10.3, 82.0, 165.0, None, 933, 4, 200, "NVIDIA A30 data sheet"),
     (r"\bA40\b", "A40", "all", 37.4, 74.8, 149.7, None, 696, 4, 112.5, "NVIDIA A40 data sheet"),
+    (r"\bA10G\b", "A10G", "all", 31.5, 35.0, 70.0, None, 600, 4, None, "NVIDIA A10G data sheet, as others quote it"),
     (r"\bA10\b", "A10", "all", 31.2, 62.5, 125.0, None, 600, 4, None, "NVIDIA A10 data sheet"),
     (r"\bRTX A6000", "RTX A6000", "all", 38.7, 77.4, 154.8, None, 768, 4, 112.5, _GA102),
     (r"\bRTX 6000 Ada", "RTX 6000 Ada", "all", 91.1, 182.1, 364.2, 728.5, 960, 4, None, _ADA),
@@ -168,7 +169,7 @@ _ROWS: tuple[_Row, ...] = (
     (r"\bRTX PRO \d", "", "all", None, None, None, None, None, 5, None, ""),
     (
         # The RTX 2050 is an Ampere device among Turing's names.
-        r"\bA10G|\bA16\b|\bA2\b|\bRTX A\d|\bRTX 2050|\bRTX [3456]0\d0|\bRTX \w+ Ada",
+        r"\bA16\b|\bA2\b|\bRTX A\d|\bRTX 2050|\bRTX [3456]0\d0|\bRTX \w+ Ada",
         *("", "all", None, None, None, None, None, 4, None, ""),
     ),
     (r"\bV100-FHHL", "", "fp16", None, None, None, None, None, 3, None, ""),

@@ -128,7 +128,7 @@ def test_what_only_shares_a_name_has_no_rates():
         "NVIDIA A100X",
         "NVIDIA H20",
         "NVIDIA H20-3e",
-        "NVIDIA A10G",
+        "NVIDIA A16",
         "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",
         "NVIDIA RTX PRO 6000 Blackwell Server Edition",
         "AMD Instinct MI308X",

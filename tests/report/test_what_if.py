@@ -113,8 +113,8 @@ def test_what_cannot_be_said_is_a_sentence():
 def test_a_device_without_rates_is_refused():
     with pytest.raises(UsageError, match="H200"):
         known_device("H999")
-    with pytest.raises(UsageError, match="A10G"):
-        known_device("A10G")
+    with pytest.raises(UsageError, match="A16"):
+        known_device("A16")
 
 
 @pytest.mark.parametrize(
