@@ -63,7 +63,8 @@ def uneven_waits(record: RankRecord | None, facts: Loader | None) -> UnevenWaits
 
 def _steps(timed: StepTimes) -> np.typing.NDArray[np.float64]:
     """The steps of which all parts are known."""
-    return np.sum([np.asarray(times, float) for times in timed.unprofiled_parts_us.values()] or [[0.0]], axis=0)
+    parts = [np.asarray(times, float) for times in timed.unprofiled_parts_us.values()]
+    return np.asarray(sum(parts, np.zeros(1)))
 
 
 def _recurs(long: Sequence[bool] | np.typing.NDArray[np.bool_], every: int, before: int) -> bool:

@@ -129,7 +129,7 @@ def _uneven(events: Events, nesting: Nesting, links: Links) -> Iterator[_Uneven]
     rows, op = rows[known], op[known]
     if len(rows) < _CALLS:
         return
-    place = _places(op, events.name[rows], events.start_ns[rows])
+    place = _places(op, events.name[rows].astype(np.int64), events.start_ns[rows])
     columns = (events.name[rows], events.blocks[rows], place, events.name[op], events.dims[op], events.dtypes[op])
     member = alike(columns)
     often = np.bincount(member)[member] >= _CALLS

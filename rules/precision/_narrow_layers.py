@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -167,7 +168,7 @@ def _linear(shape: list[int], weight: list[int], kind: str = "float") -> Ev:
 
 
 def _drawn(**other: Ev) -> Drawing:
-    words: dict[str, Ev | str] = {
+    words: dict[str, Any] = {
         "T": Ev("aten::to", launches=""),
         "C": Ev("aten::_to_copy", dims=[_X, []], launches=""),
         "O": Ev("aten::copy_", dims=[_X, _X, []], dtypes=["float", _BF16, "Scalar"], launches="kernel"),

@@ -68,7 +68,7 @@ def judged(observed: ObservedSteps) -> JudgedOps:
     in_part = partial_sorts.judge([partial_sorts.partly_read(*one) for one in zip(steps, stored, strict=True)], names)
     pairs = diagonals.judge([diagonals.find(*one) for one in zip(steps, stored, strict=True)], names)
     elements = picked_elements.judge([picked_elements.find(*one) for one in zip(steps, stored, strict=True)], names)
-    told = {*found.constant, *(one.op for one in (*unread, *pairs))}
+    told = {*found.constant, *(one.op for one in unread), *(one.op for one in pairs)}
     parameters = {one for one in known if one[1] in observed.asking}
     squares = [penalties.find(ops, parameters, one) for ops, one in zip(steps, stored, strict=True)]
     slopes = [slope_penalties.find(ops) for ops in steps]

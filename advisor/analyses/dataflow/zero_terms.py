@@ -69,7 +69,8 @@ def _stated(ref: Ref, known: Set[tuple[int, int]]) -> bool:
 
 
 def _is_large(ref: Ref) -> bool:
-    return ref.form[1] != "[]"  # type: ignore[index]
+    sizes: str = ref.form[1]  # type: ignore[index]
+    return sizes != "[]"
 
 
 def _ops_of(ops: Sequence[Op], numbers: Set[int]) -> set[int]:

@@ -89,7 +89,8 @@ def check(
 ) -> Iterator[Finding]:
     events, outer = price.ops.events, price.ops.outermost
     rows = outer[(events.of(Category.CPU_OP) & events.exactly(*_WRITES_OUT))[outer]]
-    factors, products = [], []
+    factors: list[tuple[Ints, int]] = []
+    products: list[tuple[Ints, int]] = []
     for row in rows.tolist():
         shape = sizes(dims_of(events, row), 0)
         if not shape or (events.text(row) == "aten::diag" and len(shape) != 1):

@@ -40,7 +40,7 @@ _KINDS = {
 }
 # Those that a comprehension runs for each of its elements; what it runs through it makes once.
 _EACH = ("index", "search", "row")
-_BUILT_ON = {"deque": deque, "list": list, "tuple": tuple}
+_BUILT_ON: dict[str, Any] = {"deque": deque, "list": list, "tuple": tuple}
 Name = tuple[str, ...]  # ("self", "seen", "[user]"): a name, its attributes, and entries by a name
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
@@ -240,8 +240,8 @@ def _known(value: Any) -> dict[str, Any] | None:
             timed = {"read_us": _read_us(value, length)} if base is deque and length >= _TIMED else {}
             return {"kind": kind, "length": length, "bytes": 0, "entries": first} | timed
     for package, kind in (("numpy", "ndarray"), ("pandas", "DataFrame"), ("pandas", "Series")):
-        base = getattr(sys.modules.get(package), kind, None)
-        if base is not None and type(value) is base:
+        of_package = getattr(sys.modules.get(package), kind, None)
+        if of_package is not None and type(value) is of_package:
             length = int(value.shape[0]) if value.shape else 0
             return {"kind": kind, "length": length, "bytes": int(getattr(value, "nbytes", 0)), "entries": ""}
     return None
