@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -37,14 +38,36 @@ def merged_outcomes(per_rank: Sequence[tuple[Outcome, ...]], reference: tuple[Ou
 
 def _one_rule(ranks: list[Outcome], reference: Outcome) -> Outcome:
     order = [reference, *(outcome for outcome in ranks if outcome is not reference)]
-    merged: dict[object, Finding] = {}
-    for finding in (finding for outcome in order for finding in outcome.findings):
-        key = (finding.where, finding.fix.title if finding.fix else "", finding.claims)
-        # The reference rank comes first: its numbers stand, the others only add their rank.
-        seen = merged.get(key)
-        merged[key] = replace(seen, ranks=tuple(sorted({*seen.ranks, *finding.ranks}))) if seen else finding
+    merged: list[Finding] = []
+    for outcome in order:
+        merged = _with_rank(merged, outcome.findings)
     if merged:
-        findings = sorted(merged.values(), key=lambda f: finding_order(reference.rule, f))
+        findings = sorted(merged, key=lambda f: finding_order(reference.rule, f))
         return replace(reference, status="found", findings=tuple(findings), reason="")
     errors = [outcome for outcome in order if outcome.status == "error"]
     return errors[0] if errors else reference
+
+
+def _with_rank(merged: list[Finding], findings: Sequence[Finding]) -> list[Finding]:
+    """The findings with those of one more rank, each of which adds its rank to the one that says the same, if any.
+
+    The reference rank comes first: its numbers stand. What says the same with other numbers, at the same first line,
+    is the same where nothing says it in the same words.
+    """
+    found, free, left = list(merged), set(range(len(merged))), list(findings)
+    for key in (_exactly, _nearly):
+        for finding in tuple(left):
+            at = next((at for at in sorted(free) if key(found[at]) == key(finding)), None)
+            if at is not None:
+                found[at] = replace(found[at], ranks=tuple(sorted({*found[at].ranks, *finding.ranks})))
+                free.discard(at)
+                left.remove(finding)
+    return found + left
+
+
+def _exactly(finding: Finding) -> object:
+    return finding.where, finding.fix.title if finding.fix else "", finding.claims
+
+
+def _nearly(finding: Finding) -> object:
+    return finding.where[:1], re.sub(r"[\d.,]+", "#", finding.fix.title) if finding.fix else ""

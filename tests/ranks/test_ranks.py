@@ -18,7 +18,7 @@ from advisor.engine.config import Config
 from advisor.engine.engine import RankInput, analyse
 from advisor.engine.registry import Rules, load_rules
 from advisor.engine.rule import Rule
-from advisor.model import Finding, Outcome, Report, Saving
+from advisor.model import Finding, Fix, Outcome, Report, Saving, Source
 from advisor.ranks import deduct_waiting
 from advisor.ranks.matching import Meetings
 from advisor.ranks.rank_facts import RankFacts
@@ -166,6 +166,39 @@ def test_a_slower_ranks_saving_is_the_same_share_of_the_jobs_step() -> None:
         (3_000.0, 9_000.0),
         None,
     ]
+
+
+def _batch(rank: int, size: int, line: int = 9, claims: tuple[str, ...] = ()) -> Finding:
+    where = (Source("train.py", line), Source("train.py", 40 + rank))
+    return Finding(
+        "a small batch", None, where, fix=Fix(f"Use batch_size={size}", "semantics"), ranks=(rank,), claims=claims
+    )
+
+
+def test_what_ranks_say_of_one_line_with_other_numbers_is_one_finding() -> None:
+    first, second = (
+        Outcome("small-batch", "found", findings=(_batch(rank, size),)) for rank, size in ((0, 16), (1, 32))
+    )
+    [outcome] = merge.merged_outcomes([(first,), (second,)], (first,))
+    assert [(one.fix.title, one.ranks) for one in outcome.findings if one.fix] == [("Use batch_size=16", (0, 1))]
+
+
+def test_the_same_words_come_before_other_numbers() -> None:
+    """Two findings at a line: each goes to its own, whatever the order."""
+    mine, theirs = (
+        (_batch(0, 16), _batch(0, 32)),
+        (replace(_batch(0, 32), ranks=(1,)), replace(_batch(0, 16), ranks=(1,))),
+    )
+    first, second = (Outcome("small-batch", "found", findings=both) for both in (mine, theirs))
+    [outcome] = merge.merged_outcomes([(first,), (second,)], (first,))
+    assert sorted(one.fix.title for one in outcome.findings if one.fix) == ["Use batch_size=16", "Use batch_size=32"]
+    assert all(one.ranks == (0, 1) for one in outcome.findings)
+
+
+def test_other_lines_are_other_findings() -> None:
+    first, second = (Outcome("small-batch", "found", findings=(_batch(rank, 16, line=9 + rank),)) for rank in (0, 1))
+    [outcome] = merge.merged_outcomes([(first,), (second,)], (first,))
+    assert [one.ranks for one in outcome.findings] == [(0,), (1,)]
 
 
 def test_communication_keeps_what_the_rank_itself_does_not_wait() -> None:
