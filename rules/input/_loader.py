@@ -175,11 +175,12 @@ def where_of(
     loop = [waits.where] if waits.where and not waits.where.file.startswith("<") else []
     # Of workers no line is known: after the line that waits for them stands the function that they spend their time in.
     made = [] if inside else _made_by(facts)
-    # Samples that are prepared once are prepared where the dataset is made.
+    # Samples that are prepared once are prepared where the dataset is made: of few places it is one.
     at = facts.dataset_at if facts else None
-    lines = {(line.file, line.line): line for line in [*inside, *loop, *made]}
-    dataset = [Source(at.file, at.line, at.function)] if at and (at.file, at.line) not in lines else []
-    return (*lines.values(), *dataset)
+    dataset = [Source(at.file, at.line, at.function)] if at else []
+    first, *others = [*inside, *loop, *made] or dataset or [None]
+    lines = {(line.file, line.line): line for line in (first, *dataset, *others) if line is not None}
+    return tuple(lines.values())
 
 
 def _caller(inside: list[Source], waits: InputWaits, costs: LineCosts | None) -> list[Source]:

@@ -98,13 +98,18 @@ def check(
     large = _large_pictures.advice(seen, least)
     if large:
         yield large
-        if not seen.on_device:
+        if not seen.on_device and _is_most(large, seen):
             return  # cores are what batches lack, and these pictures take them
     found = _on_batches(seen, min_share, min_gain)
     if found:
         named = in_container(found, _of_samples(seen), price)
         # Samples that are prepared once read no container at all.
         yield replace(named, saving=found.saving) if found.saving and found.saving.low_us else named
+
+
+def _is_most(found: Finding, seen: Seen) -> bool:
+    """Whether what it saves may be most of the wait, so that nothing else has to be said of it."""
+    return found.saving is not None and found.saving.high_us >= 0.5 * seen.price.scale.scaled(seen.wait_us)
 
 
 def _of_samples(seen: Seen) -> SlowContainer | None:

@@ -150,7 +150,8 @@ class ScriptText:
         """Where the number that a call is given for an argument stands as a number in the text; empty where unknown.
 
         call: the line in the call.  It may be the call itself, or what the name that is passed there was given: in an
-        assignment, as the default of an argument or of a command-line option, by keyword, in a dictionary.
+        assignment, as the default of an argument or of a command-line option, by keyword, in a dictionary that may be
+        unpacked in the call.
         """
         if not call:
             return {}
@@ -207,7 +208,9 @@ class ScriptText:
             named = [keyword.value for keyword in node.keywords if keyword.arg == argument]
             if named or "DataLoader" in _last_name(node.func):
                 at = _POSITIONS[argument]
-                return next(iter(named or node.args[at : at + 1]), None)
+                # What is unpacked there, `**config["loader"]`, gives it by its own name.
+                unpacked = [ast.Name(argument) for keyword in node.keywords if keyword.arg is None]
+                return next(iter(named or node.args[at : at + 1] or unpacked), None)
         return None
 
 

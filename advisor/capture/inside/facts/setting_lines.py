@@ -134,7 +134,7 @@ class SettingLines:
 
     def of_number(self, loader: dict[str, Any], argument: str) -> Place:
         """Where a number that a loader was made with stands in the text; empty where that is not known."""
-        if not loader.get(argument) or not loader.get("file"):
+        if loader.get(argument) is None or not loader.get("file"):
             return {}
         return self.text.number(loader[argument], argument, {key: loader[key] for key in ("file", "line", "function")})
 
