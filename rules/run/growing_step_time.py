@@ -22,6 +22,7 @@ makes all lines slower alike, and no line is named.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from advisor.api import (
     BACKWARD,
@@ -57,12 +58,19 @@ def check(
 ) -> Iterator[Finding]:
     if growing is not None and len(growing.rows):
         return
-    if drift is not None and drift.late_us >= (1 + min_rise) * drift.early_us and drift.explained >= min_explained:
+    rises = drift is not None and drift.late_us >= (1 + min_rise) * drift.early_us
+    if drift is not None and rises and drift.explained >= min_explained:
         yield _drifted(drift)
+        return
+    if drift is not None and rises and drift.throughout:
+        # Too few samples tell where: a run of some seconds has some dozens of them.
+        risen = _risen((drift.early_us, drift.late_us), drift.steps, drift.mean_us, drift.mean_us)
+        yield replace(risen, run_us=drift.mean_us)
         return
     rise = rise_of(record.steps.unprofiled_us) if record else None
     if rise is not None and rise[1] >= (1 + min_rise) * rise[0]:
-        risen = _risen(rise, len(record.steps.unprofiled_us) if record else 0, scale)
+        steps = len(record.steps.unprofiled_us) if record else 0
+        risen = _risen(rise, steps, scale.unprofiled.mean or scale.step_us, scale.step_us)
         if risen.saving is not None and risen.saving.high_us >= _LEAST * scale.step_us:
             yield risen
 
@@ -99,9 +107,9 @@ def _drifted(drift: StepDrift) -> Finding:
     )
 
 
-def _risen(rise: tuple[float, float], steps: int, scale: Scale) -> Finding:
+def _risen(rise: tuple[float, float], steps: int, mean_us: float, step_us: float) -> Finding:
+    """mean_us: of these steps;  step_us: that the saving is told of."""
     first, last = rise
-    mean_us = scale.unprofiled.mean or scale.step_us
     share = min(max(1 - first / mean_us, 0.0), 1.0)
     return Finding(
         message=(
@@ -110,7 +118,7 @@ def _risen(rise: tuple[float, float], steps: int, scale: Scale) -> Finding:
         ),
         saving=Saving(
             0.0,
-            share * scale.step_us,
+            share * step_us,
             "measured",
             "all steps as short as the first; nothing if the machine itself slows down",
         ),
@@ -135,15 +143,18 @@ def _times(first: float, last: float, jump: bool = False) -> dict[str, object]:
     return {"steps": {"unprofiled_us": times}}
 
 
-def _run(late_us: float, hits: int, others: int) -> dict[str, object]:
-    """24 stretches of 100 steps of 10 ms, the last twelve slower, and samples at a line of a log and at others."""
+def _run(late_us: float, hits: int, others: int, by_us: float = 10.0) -> dict[str, object]:
+    """24 stretches of 100 steps of 10 ms, the last twelve slower, and samples at a line of a log and at others.
+
+    by_us: how much longer a step is in each stretch than in the one before.
+    """
     stretches = range(24)
     late = [number >= 12 for number in stretches]
     seen = {"file": "train.py", "function": "main"}
     trend = {
         "first": [100 * number for number in stretches],
         "steps": [100] * 24,
-        "usual_us": [late_us + 10 * number if late[number] else 10_000.0 + 10 * number for number in stretches],
+        "usual_us": [(late_us if late[number] else 10_000.0) + by_us * number for number in stretches],
         "spent_us": [1e6] * 24,
         "queued_us": [0.0] * 24,
         "samples": [10 + (hits + others) * one for one in late],
@@ -172,6 +183,13 @@ EXAMPLES = [
         facts=_run(20_000.0, 0, 10),
         saves_us=None,
         near_miss=True,
+    ),
+    Example(
+        "steps that rise throughout the run, with too few samples to tell where",
+        _DRAWN,
+        facts=_run(14_000.0, 0, 10, by_us=400.0),
+        saves_us=(0, 12_000),
+        says=("rise throughout the run",),
     ),
     Example(
         "times that rise, and no op that grows",

@@ -25,6 +25,9 @@ _EARLY, _LATE = 3, 4
 _BEYOND_CHANCE = 3.1
 # A line's share of samples rose where chance alone does that in one of a thousand comparisons.
 _ROSE = 3.1
+# Each half rises by itself where chance alone does that in one of a hundred runs, and by this part of the whole rise: a
+# neighbour that comes is one jump.
+_IN_HALF, _OF_WHOLE = 2.33, 0.2
 # The slowdown has begun where so much of it is there, and stays.
 _BEGUN = 0.25
 _MOST_LINES = 3
@@ -54,6 +57,7 @@ class StepDrift:
     explained          part of the increase that is spent at these; 0 if all lines became equally slower, as they do if
                        the machine becomes slower
     error              standard error of `explained`, from the number of samples
+    throughout         whether steps became slower in both halves of the run
     """
 
     early_us: float
@@ -64,6 +68,7 @@ class StepDrift:
     lines: tuple[SlowerLine, ...]
     explained: float
     error: float
+    throughout: bool
 
     @classmethod
     def compute(cls, record: RankRecord) -> StepDrift:
@@ -87,6 +92,7 @@ class StepDrift:
             lines=lines,
             explained=explained,
             error=error,
+            throughout=_rises_in_halves(times_us, late_us - early_us),
         )
 
 
@@ -103,6 +109,15 @@ def kendall(values: Sequence[float] | _Floats) -> float:
     later = np.sign(found[None, :] - found[:, None])
     score = float(np.triu(later, 1).sum())
     return score / math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+
+
+def _rises_in_halves(times_us: _Floats, whole_us: float) -> bool:
+    for half in np.array_split(times_us, 2):
+        third = len(half) // 3
+        more_us = float(np.median(half[-third:]) - np.median(half[:third]))
+        if kendall(half) < _IN_HALF or more_us < _OF_WHOLE * whole_us:
+            return False
+    return True
 
 
 def _onset(times_us: _Floats, early_us: float, late_us: float) -> int:

@@ -11,8 +11,8 @@ once more with the factors that it kept.
 
 ## How to fix it
 `torch.linalg.solve(matrix, right)` in place of `torch.inverse(matrix) @ right`, and `solve(matrix, right, left=False)`
-in place of `right @ torch.inverse(matrix)`. It is also more accurate. Where a quadratic form `r @ inverse @ r` is needed
-beside the determinant, as in a Gaussian likelihood, one Cholesky factor serves both:
+in place of `right @ torch.inverse(matrix)`. It is also more accurate. Where a quadratic form `r @ inverse @ r` is
+needed beside the determinant, as in a Gaussian likelihood, one Cholesky factor serves both:
 `L = torch.linalg.cholesky(matrix)`, the square of `torch.linalg.solve_triangular(L, r, upper=False)`, and
 `2 * L.diagonal().log().sum()`. `torch.cholesky_solve` is no help in training: its backward pass inverts the matrix.
 
