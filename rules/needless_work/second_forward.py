@@ -43,6 +43,8 @@ from advisor.api import (
     MetricPasses,
     Price,
     Reused,
+    Source,
+    Unfollowed,
     UnfollowedForwards,
     draw,
 )
@@ -89,6 +91,7 @@ def check(
     if saving.high_us < min_share * price.scale.step_us:
         return
     where = next((found for run in runs if (found := places_of(run, sites))), ())
+    where = tuple(dict.fromkeys((*where, *_first_pass(price, runs[0], forwards, sites))))
     per_step = len(runs) / price.ops.steps.count
     yield Finding(
         message=(
@@ -103,6 +106,17 @@ def check(
         # Equal shapes do not prove equal inputs.
         at_most="medium",
     )
+
+
+def _first_pass(price: Price, run: Unfollowed, forwards: UnfollowedForwards, sites: CallSites) -> tuple[Source, ...]:
+    """The line that asks for the trained pass with the same ops and shapes in the same step, if it is known."""
+    events, steps = price.ops.events, price.ops.steps
+    same = {(int(events.name[row]), int(events.dims[row])) for row in run.rows}
+    step = steps.step_of(events.start_ns[list(run.rows[:1])])[0]
+    trained = forwards.trained[steps.step_of(events.start_ns[forwards.trained]) == step]
+    twins = [row for row in trained.tolist() if (int(events.name[row]), int(events.dims[row])) in same]
+    asked = sites.where_apart(np.array(twins, np.int64))
+    return (asked,) if asked else ()
 
 
 def _without_gradients(

@@ -85,9 +85,10 @@ def is_layer(events: Events, row: int) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnfollowedForwards:
-    """All such sequences within the window, in order."""
+    """All such sequences within the window, in order; trained: the outermost ops that a backward pass goes through."""
 
     runs: tuple[Unfollowed, ...]
+    trained: Ints
 
     @property
     def spans(self) -> Intervals:
@@ -128,7 +129,7 @@ class UnfollowedForwards:
             begin, end = _reach(events, edges, first, stop)
             share = _repeated(events, of_graph, edges[live], when, random, (vain, trained))
             runs.append(Unfollowed(tuple(rows.tolist()), begin, end, share, _where(events, lines, rows)))
-        return cls(tuple(runs))
+        return cls(tuple(runs), edges[live])
 
 
 def live_ops(trace: Trace, steps: Steps, nesting: Nesting) -> Ints:
