@@ -19,17 +19,22 @@ PROMISE, KEPT_AT_LEAST = 0.05, 0.0  # a promise of 5 % or more that gives nothin
 
 
 def findings(advised: dict[str, Any]) -> list[dict[str, Any]]:
-    """Findings of one report, flat: rule, low and high (shares of the step; None without a number), where, message."""
+    """Findings of one report, flat: rule, low and high (shares, None without a number), where, message.
+
+    Shares are those of the step; of what shortens the run but not the profiled steps, of the step with all that happens
+    between steps.
+    """
     step_us = (advised.get("metrics") or {}).get("step_time_us")
     found = []
     for outcome in advised.get("outcomes") or []:
         for finding in outcome["findings"] if outcome["status"] == "found" else []:
             saving = finding["saving"] if step_us else None
+            whole_us = finding.get("run_us") or step_us
             found.append(
                 {
                     "rule": outcome["rule"],
-                    "low": saving["low_us"] / step_us if saving else None,
-                    "high": saving["high_us"] / step_us if saving else None,
+                    "low": saving["low_us"] / whole_us if saving else None,
+                    "high": saving["high_us"] / whole_us if saving else None,
                     "where": finding["where"],
                     "message": finding["message"],
                 }
