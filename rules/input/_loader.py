@@ -178,8 +178,8 @@ def where_of(
     # Samples that are prepared once are prepared where the dataset is made: of few places it is one.
     at = facts.dataset_at if facts else None
     dataset = [Source(at.file, at.line, at.function)] if at else []
-    first, *others = [*inside, *loop, *made] or dataset or [None]
-    lines = {(line.file, line.line): line for line in (first, *dataset, *others) if line is not None}
+    others = [*inside, *loop, *made]
+    lines = {(line.file, line.line): line for line in (*others[:1], *dataset, *others[1:])}
     return tuple(lines.values())
 
 
