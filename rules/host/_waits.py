@@ -48,13 +48,24 @@ class Wait:
     later: bool
 
 
-def told_waits(syncs: Syncs, busy: GpuBusy, price: Price, *, min_share: float) -> Iterator[Wait]:
-    """The waits whose removal saves at least this share of the step."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Waits:
+    """The waits whose removal saves at least WORTH of the step: each is replayed, for two rules once."""
+
+    told: tuple[Wait, ...]
+
+    @classmethod
+    def compute(cls, syncs: Syncs, busy: GpuBusy, price: Price) -> Waits:
+        """Of a trace with a device; Missing as syncs are."""
+        return cls(tuple(_told(syncs, busy, price)))
+
+
+def _told(syncs: Syncs, busy: GpuBusy, price: Price) -> Iterator[Wait]:
     steps, scale = price.ops.steps, price.scale
     bound_us = price.measured_us(("idle_sync",))
     for site in syncs.sites:
         cost_us = min(site.gives_back_us, bound_us)
-        least_us = min_share * steps.step_us
+        least_us = WORTH * steps.step_us
         if not site.from_user or max(cost_us, site.us) < least_us or _reads_copies(site, price):
             continue
         after = _saving(site, cost_us, busy, price) if cost_us >= least_us else None
@@ -63,7 +74,7 @@ def told_waits(syncs: Syncs, busy: GpuBusy, price: Price, *, min_share: float) -
         later = after is None or (ahead is not None and ahead.high_us > 2 * after.high_us)
         saving = ahead if after is None or later else _farther(after, ahead)
         # The wait may only move: to the next sync, or to a device that is busy all the same.
-        if saving is not None and saving.high_us >= min_share * scale.step_us:
+        if saving is not None and saving.high_us >= WORTH * scale.step_us:
             yield Wait(site, cost_us, saving, ("idle_sync",) if saving is after else IDLE, later)
 
 

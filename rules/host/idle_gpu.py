@@ -49,7 +49,6 @@ from advisor.api import (
     Scale,
     Source,
     Steps,
-    Syncs,
     draw,
     duration,
     edits,
@@ -62,7 +61,7 @@ from advisor.api import (
 from ..shared._allocator import allocator_calls
 from ..shared._compiled_regions import pieces_of
 from ..shared._words import percent
-from ._waits import IDLE, WORTH, told_waits
+from ._waits import IDLE, Waits
 
 CONFIRMED = "real trace: TimeSformer inference on an H100, 217 ms of preprocessing before the first kernel"
 
@@ -81,7 +80,7 @@ def check(
     steps: Steps,
     scale: Scale,
     price: Price,
-    syncs: Syncs | None,
+    waits: Waits | None,
     *,
     min_share: float = 0.03,  # below 3 % of the step a saving is within the noise between steps
 ) -> Iterator[Finding]:
@@ -101,9 +100,9 @@ def check(
     # Where the next work was queued already, the device itself needed the time: nothing in the script gives it back.
     unknown_us = breakdown.us("idle_unknown") - idle.nobodys_us
     rest_us = host_us - named_us + unknown_us
-    if rest_us >= min_share * step_us and syncs is not None:
+    if rest_us >= min_share * step_us and waits is not None:
         # What the host would hide if it did not wait before is told with these waits.
-        rest_us = min(host_us - named_us, _left_us(syncs, busy, price) - named_us) + unknown_us
+        rest_us = min(host_us - named_us, _left_us(waits, price) - named_us) + unknown_us
     if rest_us >= min_share * step_us:
         alone = _in_one_step(idle, steps)
         yield _rest(rest_us, idle, breakdown, step_us, scale) if alone is None else alone
@@ -118,9 +117,9 @@ def _saving(group: IdleGroup, idle: GpuIdle, busy_us: float, price: Price) -> Sa
     return replace(found, low_us=min(found.low_us, price.scale.scaled(model_us[0])))
 
 
-def _left_us(syncs: Syncs, busy: GpuBusy, price: Price) -> float:
+def _left_us(waits: Waits, price: Price) -> float:
     """Idle time that `sync-in-loop` leaves over, where it tells of more than what directly follows a wait, µs."""
-    told_us = sum(wait.saving.high_us for wait in told_waits(syncs, busy, price, min_share=WORTH) if wait.later)
+    told_us = sum(wait.saving.high_us for wait in waits.told if wait.later)
     return max(sum(price.breakdown.us(part) for part in IDLE) - told_us / price.scale.factor, 0.0)
 
 

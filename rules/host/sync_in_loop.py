@@ -44,12 +44,10 @@ from advisor.api import (
     Ev,
     Example,
     Finding,
-    GpuBusy,
     Price,
     Scale,
     Source,
     Steps,
-    Syncs,
     SyncSite,
     Training,
     draw,
@@ -59,19 +57,19 @@ from advisor.api import (
 from ..shared._words import count, percent
 from ._exchange_sizes import FIX, NEEDED, SIZES, sizes_of_exchange
 from ._sync_fixes import SITES, fix_of, of_the_op, to_device
-from ._waits import WORTH, Wait, told_waits
+from ._waits import WORTH, Wait, Waits
 
 
 def check(
-    syncs: Syncs,
-    busy: GpuBusy,
+    waits: Waits,
     price: Price,
     training: Training,
     *,
-    min_share: float = WORTH,  # one line to move; below 1 % of the step the gain cannot be seen
+    min_share: float = WORTH,  # one line to move; below 1 % of the step the gain cannot be seen, and none is looked for
 ) -> Iterator[Finding]:
-    for wait in told_waits(syncs, busy, price, min_share=min_share):
-        yield _finding(wait, price, trains=training.seen)
+    for wait in waits.told:
+        if wait.saving.high_us >= min_share * price.scale.step_us:
+            yield _finding(wait, price, trains=training.seen)
 
 
 def _finding(wait: Wait, price: Price, *, trains: bool = True) -> Finding:

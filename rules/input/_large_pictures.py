@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from advisor.api import Finding, Fix, Loader, Pictures, Saving, Source, constant, dataclass, duration, refill_us
 
-from ..shared._places import place
+from ..shared._places import first_of, place
 from ..shared._words import count, percent
 from . import _workers
 from ._loader import Seen
@@ -72,7 +72,7 @@ def advice(seen: Seen, least: float) -> Finding | None:
         "share_of_samples": [one.part for one in found],
     }
     finding = seen.finding(seen.waits_for(us, min(us / seen.step_us, 1.0), said), saving, _fix(most), facts, claims)
-    return _placed(finding, _decoded_at(found) or _dataset_at(seen.facts))
+    return replace(finding, where=first_of(_decoded_at(found) or _dataset_at(seen.facts), finding.where))
 
 
 def oversized(facts: Loader | None) -> tuple[Oversized, ...]:
@@ -160,10 +160,3 @@ def _dataset_at(facts: Loader) -> tuple[Source, ...]:
 
 def _at(one: Oversized) -> str:
     return place(next(iter(_decoded_at([one])), None))
-
-
-def _placed(found: Finding, first: tuple[Source, ...]) -> Finding:
-    """The finding with these lines first, and no line a second time."""
-    known = {(line.file, line.line) for line in first}
-    others = (line for line in found.where if (line.file, line.line) not in known)
-    return replace(found, where=tuple(dict.fromkeys((*first, *others))))

@@ -22,7 +22,7 @@ from advisor.api import (
 )
 
 from ..shared._batches import Batch, batch
-from ..shared._places import workers_at
+from ..shared._places import first_of, workers_at
 from ..shared._words import loader_call, percent
 from ._costly_lines import CostlyLines, costly_lines
 from ._uneven_waits import UnevenWaits, uneven_waits
@@ -179,8 +179,7 @@ def where_of(
     at = facts.dataset_at if facts else None
     dataset = [Source(at.file, at.line, at.function)] if at else []
     others = [*inside, *loop, *made]
-    lines = {(line.file, line.line): line for line in (*others[:1], *dataset, *others[1:])}
-    return tuple(lines.values())
+    return first_of((*others[:1], *dataset), others[1:])
 
 
 def _caller(inside: list[Source], waits: InputWaits, costs: LineCosts | None) -> list[Source]:

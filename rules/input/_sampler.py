@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from advisor.api import Finding, Fix, LineCosts, Loader, Scale, Source, constant, dataclass, duration, refill_us
 
+from ..shared._batches import WHOLE
 from ..shared._words import percent, plural
 from ._loader import Seen
 
 # An index that is drawn with all others of an epoch at once.
 _AT_ONCE_US = constant("loader.drawn_index_us").range
-_AT_ONCE = ("RandomSampler", "SequentialSampler")
 # Draws that are this many times longer in the mean than in the median happen in a few batches: as an epoch begins.
 _BY_EPOCH = 3.0
 
@@ -65,7 +65,7 @@ def drawing(
     # Where draws are long only as an epoch begins, they are a share of the mean step, not of the median one.
     mean_us = facts.sampler_us * batches * scale.step_us / max(scale.unprofiled.mean or 0.0, scale.step_us)
     size = (facts.batch_size or 1) * batches
-    if not facts.sampler_file and facts.sampler in _AT_ONCE and facts.dataset_size:
+    if not facts.sampler_file and facts.sampler in WHOLE and facts.dataset_size:
         # torch draws those of an epoch with one call: what took longer, the loop's thread had no core.
         epoch = facts.batches_per_iterator or facts.dataset_size / (facts.batch_size or 1)
         mean_us = min(mean_us, facts.dataset_size / max(epoch, 1.0) * batches * _AT_ONCE_US[1])

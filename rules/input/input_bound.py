@@ -70,6 +70,8 @@ CONFIRMED = (
     "numbers, pictures that are decoded at full size, waits as each epoch begins: one script each that showed the need"
 )
 
+# What saves this part of a wait or more is told alone.
+_MOST = 0.5
 # A batch made faster than that is best made in the loop.
 _CHEAP_BATCH_US = constant("loader.cheap_batch_us").value
 
@@ -109,7 +111,7 @@ def check(
 
 def _is_most(found: Finding, seen: Seen) -> bool:
     """Whether what it saves may be most of the wait, so that nothing else has to be said of it."""
-    return found.saving is not None and found.saving.high_us >= 0.5 * seen.price.scale.scaled(seen.wait_us)
+    return found.saving is not None and found.saving.high_us >= _MOST * seen.price.scale.scaled(seen.wait_us)
 
 
 def _of_samples(seen: Seen) -> SlowContainer | None:

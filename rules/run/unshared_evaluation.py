@@ -25,13 +25,11 @@ from collections.abc import Iterator
 
 from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, Loader, RankRecord, WatchedRun, draw
 
+from ..shared._batches import WHOLE
 from ..shared._places import place
 from ..shared._words import count, percent
 from ._evaluation_loaders import MIN_SHARE, place_of, run_facts
 from ._run_parts import each_hour, finding_of, is_known, saving_of, watched
-
-# Of torch's own, which give every index of a dataset.
-_WHOLE = ("SequentialSampler", "RandomSampler")
 
 
 def check(
@@ -62,7 +60,7 @@ def check(
 
 def _is_whole(loader: Loader) -> bool:
     """Whether a rank reads all of a dataset that is not known to be a part."""
-    return loader.sampler in _WHOLE and bool(loader.dataset_size) and loader.dataset != "Subset"
+    return loader.sampler in WHOLE and bool(loader.dataset_size) and loader.dataset != "Subset"
 
 
 def _saved(loader: Loader, ranks: int) -> float:

@@ -20,6 +20,8 @@ from advisor.api import (
     shapes,
 )
 
+# Torch's samplers that go through a whole dataset, and draw the order of an epoch with one call.
+WHOLE = ("SequentialSampler", "RandomSampler")
 # A DataLoader's own cost of a sample in memory: index and hand on.
 _SAMPLE_US = constant("loader.sample_us").range
 _BATCH_US = constant("loader.batch_us").range

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -28,12 +30,19 @@ def made_at(made: Loader | Optimizer | None) -> tuple[Source, ...]:
     return (Source(made.file, made.line, made.function),) if made and made.file else ()
 
 
+def first_of(first: Iterable[Source], others: Iterable[Source]) -> tuple[Source, ...]:
+    """These places and then the others, each line once."""
+    lines: dict[tuple[str, int], Source] = {}
+    for one in (*first, *others):
+        lines.setdefault((one.file, one.line), one)
+    return tuple(lines.values())
+
+
 def batch_size_at(loader: Loader | None) -> tuple[Source, ...]:
     """The line that gives the batch size its number, then where the loader was made, as far as they are known."""
     number = loader.batch_size_at if loader else None
-    made = made_at(loader)
     known = (Source(number.file, number.line, number.function),) if number else ()
-    return known + tuple(one for one in made if (one.file, one.line) not in {(at.file, at.line) for at in known})
+    return first_of(known, made_at(loader))
 
 
 def batch_of(samples: int, loader: Loader | None, settings: Settings | None) -> tuple[Source, ...]:
@@ -45,8 +54,7 @@ def workers_at(loader: Loader | None) -> tuple[Source, ...]:
     """Where the loader was made, then the line that gives the number of its workers, as far as they are known."""
     number = loader.num_workers_at if loader else None
     known = (Source(number.file, number.line, number.function),) if number else ()
-    made = made_at(loader)
-    return made + tuple(one for one in known if (one.file, one.line) not in {(at.file, at.line) for at in made})
+    return first_of(made_at(loader), known)
 
 
 def set_at(settings: Settings | None, *names: str) -> tuple[Source, ...]:

@@ -19,7 +19,7 @@ from advisor.api import (
     dataclass,
 )
 
-from ._places import place
+from ._places import first_of, place
 from ._side_effect_factors import SIDE_EFFECTS
 from ._words import count
 
@@ -201,14 +201,11 @@ def in_container(found: Finding, slow: SlowContainer | None, price: Price) -> Fi
     """The finding on lines of which much is such an operation: what it is, at both places, and what it saves."""
     if slow is None:
         return found
-    first = (slow.line, *slow.made)
-    known = {(line.file, line.line) for line in first}
-    others = (line for line in found.where if (line.file, line.line) not in known)
     facts = {"container": slow.container.kind, "entries": slow.container.length, "container_us": list(slow.us)}
     return replace(
         found,
         message=f"{found.message.rstrip('.')}; {slow.said}.",
-        where=(*first, *others),
+        where=first_of((slow.line, *slow.made), found.where),
         fix=slow.fix,
         facts={**found.facts, **facts},
         saving=_saving(found.saving, slow, price),

@@ -54,7 +54,7 @@ class RecordedWindows(Listeners):
         self.window.on_finished = self._write
         self.window.on_stop = self._look
         self.window.on_timed = lambda: self.vitals.timing_ends(self.tracker.count)
-        self.window.modules = self.facts.modules
+        self.window.modules, self.window.text = self.facts.modules, self.collector.setting_lines.text
         self.phases: Phases | None = None
         self.time_window = TimeWindow(
             self._without_steps, self._open_time_window, self._close_time_window, self._time_window_full

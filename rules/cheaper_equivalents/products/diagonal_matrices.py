@@ -123,8 +123,10 @@ def _part(price: Price, mine: Ints, numbers: int, shares: tuple[tuple[float, tup
 def _reading(readers: Readers, made: int) -> tuple[Ints, bool]:
     """The op that writes the matrix out with the ops that compute with it, and whether one is a factorization.
 
-    Only the first where anything else reads the matrix, other than to check or to look at it.
+    Only the first where anything else reads the matrix. Of a factor others may read the diagonal, or whether it exists.
     """
+    if any(readers.events.text(row) not in _FACTORS | _PRODUCTS | _ALSO for row in readers.of(made)):
+        return np.array([made], np.int64), False
     found, left, is_factorized = [made], [made], False
     while left:
         for row in readers.of(left.pop()):
@@ -133,7 +135,7 @@ def _reading(readers: Readers, made: int) -> tuple[Ints, bool]:
                 is_factorized = True
                 left.append(row)
             elif name not in _PRODUCTS | _ALSO:
-                continue  # a check, or the factor's diagonal
+                continue
             if row not in found:
                 found.append(row)
     return np.array(found, np.int64), is_factorized
@@ -185,6 +187,17 @@ EXAMPLES = [
         _drawn(C=op("add", [512, 8, 8], [512, 8, 8])),
         saves_us=None,
         facts=observed("linear diag_embed add linalg_solve_triangular", _WAITS),
+        near_miss=True,
+    ),
+    Example(
+        "it is multiplied, and added to another matrix, too",
+        _drawn(
+            D=op("diag", [1024]),
+            C=op("matmul", [1024, 1024], [1024, 64], number=1),
+            S=op("add", [1024, 1024], [1024, 1024]),
+        ),
+        saves_us=None,
+        facts=observed("linear diag matmul add", [[], [1], [1], [2]]),
         near_miss=True,
     ),
     Example("a normal for each coordinate", two_steps("[F  ][B  ][O ]"), None, observed("linear", [[]])),

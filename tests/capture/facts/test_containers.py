@@ -13,12 +13,13 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 from advisor.capture.inside.facts.containers import Containers  # noqa: E402
+from advisor.capture.inside.facts.script_text import ScriptText  # noqa: E402
 
 
 def found(text: str, **names: Any) -> list[dict[str, Any]]:
     """What is known of a script's last line, which runs in a function with these local variables."""
     source = textwrap.dedent(text).lstrip("\n")
-    made = Containers(())
+    made = Containers(ScriptText(()))
     made.text.sources = {"train.py": source}
     made.read()
     frame = _frame(names)

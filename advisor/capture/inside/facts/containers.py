@@ -60,25 +60,18 @@ class Use(NamedTuple):
 class Containers:
     """The operations of the script's text, and what is known of their containers."""
 
-    def __init__(self, foreign: tuple[str, ...]) -> None:
-        self.text = ScriptText(foreign)
+    def __init__(self, text: ScriptText) -> None:
+        self.text = text
         self.uses: dict[tuple[str, int], list[Use]] = defaultdict(list)  # file as run.json names it, line
         self.found: list[dict[str, Any]] = []
 
     def read(self) -> None:
         """Reads the text of the script's files: before the step whose lines are recorded."""
-        for file, tree in self._trees():
+        for file, tree in self.text.trees(""):
             repeated = _repeated(tree)
             for node in ast.walk(tree):
                 for use in _uses(node, repeated.get(id(node))):
                     self.uses[file, node.lineno].append(use)  # type: ignore[attr-defined]
-
-    def _trees(self) -> Iterator[tuple[str, ast.Module]]:
-        for file, text in self.text.sources.items():
-            try:
-                yield file, ast.parse(text)
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                continue
 
     def look(self, file: str, line: int, frame: FrameType) -> None:
         """The line is about to run in this frame, for the first time. Never raises."""

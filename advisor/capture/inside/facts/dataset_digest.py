@@ -31,6 +31,8 @@ def of_whole(iterator: Any) -> dict[str, str]:
     inner = getattr(sampler, "sampler", sampler)
     if not _several_ranks() or type(inner).__name__ not in _WHOLE or iterator._dataset_kind != 0:
         return {}
+    if getattr(inner, "replacement", False) or len(inner) != len(iterator._dataset):
+        return {}  # draws some of the samples: how many an epoch has is the script's choice
     found = digest(iterator._dataset)
     return {"whole_dataset": found} if found else {}
 

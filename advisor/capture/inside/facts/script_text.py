@@ -98,11 +98,17 @@ class ScriptText:
         """Reads the files now, if nothing has asked for them yet."""
         _ = self.sources, self.digests
 
-    def nodes(self, *words: str) -> Iterator[tuple[str, ast.AST]]:
-        """(file, node) of every file in which one of these words occurs."""
+    def trees(self, *words: str) -> Iterator[tuple[str, ast.Module]]:
+        """(file, its tree) of every file in which one of these words occurs."""
         for file, text in self.sources.items():
             tree = _parsed(text) if any(word in text for word in words) else None
-            yield from ((file, node) for node in (ast.walk(tree) if tree else ()))
+            if tree is not None:
+                yield file, tree
+
+    def nodes(self, *words: str) -> Iterator[tuple[str, ast.AST]]:
+        """(file, node) of these files."""
+        for file, tree in self.trees(*words):
+            yield from ((file, node) for node in ast.walk(tree))
 
     def settings(self) -> dict[str, Place]:
         """The lines of settings that only the text tells, as `Settings.set_at` names them."""

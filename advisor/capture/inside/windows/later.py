@@ -80,7 +80,7 @@ class Later:
         clock = Clock(self.device)
         costs = first.window.costs.of_later()
         window = Window(self.settings, lambda role: name(f"{role}-step{at}"), clock, costs)
-        window.used, window.modules = first.window.used, first.window.modules
+        window.used, window.modules, window.text = first.window.used, first.window.modules, first.window.text
         plan = first.phases.plan
         phases = Phases(
             window,

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import torch
 
 from ..facts.containers import Containers
+from ..facts.script_text import ScriptText
 from ..guards.user_code import absolute, foreign_folders, is_foreign, relative
 from .inlined import comprehensions
 from .labels import Labels
@@ -32,9 +33,12 @@ _exit = torch.autograd._record_function_with_args_exit
 
 
 class LineRecorder:
-    """Ranges for the lines of the calling thread between start() and stop(). modules: id -> path in the model."""
+    """Ranges for the lines of the calling thread between start() and stop().
 
-    def __init__(self, modules: dict[int, str]) -> None:
+    modules: id -> path in the model.  text: of the script, read already or not
+    """
+
+    def __init__(self, modules: dict[int, str], text: ScriptText | None = None) -> None:
         self.modules = {key: _plain(path) for key, path in modules.items()}
         self.within: list[tuple[FrameType, Any]] = []  # forwards of modules that are running
         self.foreign = foreign_folders()
@@ -51,7 +55,7 @@ class LineRecorder:
         self.lookups: list[dict[str, int]] = []  # batches of indices that embeddings looked up
         self.masks = Masks()
         self.labels = Labels()
-        self.containers = Containers(self.foreign)
+        self.containers = Containers(text or ScriptText(self.foreign))
 
     def start(self) -> None:
         """Begins to record. Raises RuntimeError when another tool traces this thread."""

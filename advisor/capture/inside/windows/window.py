@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from ..dataflow.observer import WITHOUT_STRIDES, Observer
+from ..facts.script_text import ScriptText
 from ..guards.hooks import Ranges
 from ..guards.interrupts import let_through
 from ..steps.clock import Clock
@@ -60,6 +61,7 @@ class Window:
         self.on_finished: Callable[[], None] = lambda: None
         self.used = False  # the profiler was brought up in this process
         self.modules: Callable[[], dict[int, str]] = dict  # id of a module of the model -> its path
+        self.text: ScriptText | None = None
         self.observer = Observer(settings["folder"], lambda: name("dataflow"))
         self.observing = Observing(self.observer, self.costs, self.notes)
 
@@ -195,7 +197,7 @@ class Window:
         return True
 
     def _make_lines(self) -> None:
-        self.lines = LineRecorder(self.modules())
+        self.lines = LineRecorder(self.modules(), self.text)
         self.lines.containers.read()
 
     def _start_lines(self) -> None:
