@@ -7,10 +7,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch.utils.data import Dataset, Subset, TensorDataset
 
-from advisor.capture.inside.facts.dataset_digest import digest
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+from torch.utils.data import (  # noqa: E402
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    RandomSampler,
+    Subset,
+    TensorDataset,
+)
+
+from advisor.capture.inside.facts import dataset_digest  # noqa: E402
+from advisor.capture.inside.facts.dataset_digest import digest  # noqa: E402
 
 
 class Files(Dataset):
@@ -98,3 +109,22 @@ class Counted(list[Path]):
 def test_few_entries_of_a_long_list_are_read() -> None:
     assert digest(Files(Counted(PATHS * 1000)))
     assert Counted.looks <= 32
+
+
+@pytest.mark.parametrize(
+    ("options", "whole"),
+    [
+        ({"shuffle": True}, True),
+        ({"shuffle": False}, True),
+        ({"sampler": DistributedSampler(_numbers(), num_replicas=2, rank=0)}, False),
+        ({"sampler": RandomSampler(_numbers(), replacement=True)}, False),
+        ({"sampler": RandomSampler(_numbers(), num_samples=100)}, False),
+    ],
+)
+def test_only_samplers_that_give_every_sample_once(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], whole: bool
+) -> None:
+    iterator = iter(DataLoader(_numbers(), batch_size=10, **options))
+    assert dataset_digest.of_whole(iterator) == {}  # one process
+    monkeypatch.setattr(dataset_digest, "_several_ranks", lambda: True)
+    assert bool(dataset_digest.of_whole(iterator)) is whole

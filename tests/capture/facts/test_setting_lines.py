@@ -318,25 +318,6 @@ def test_the_model_that_is_trained_is_named_where_it_is_made(tmp_path: Path) -> 
     assert settings["batch_size 6"]["line"] == line_of(text, "BATCH")
 
 
-@pytest.mark.parametrize(
-    ("lines", "at"),
-    [
-        ("self.data = Rows(path)\nloader = DataLoader(self.data, 4)", 1),
-        ("loader = DataLoader(\n    batch_size=4,\n    dataset=Rows(path),\n)", 3),
-        ("train, test = random_split(Rows(path), (90, 10))\nloader = DataLoader(train, 4)", None),
-        ("data = Rows(path)\ndata = Cached(data)\nloader = DataLoader(data, 4)", None),
-        ("data = rows\nloader = DataLoader(data, 4)", None),
-    ],
-)
-def test_the_dataset_is_named_where_one_call_makes_it(lines: str, at: int | None) -> None:
-    from advisor.capture.inside.facts.script_text import ScriptText
-
-    text = ScriptText(())
-    vars(text)["sources"] = {"train.py": lines}
-    call = {"file": "train.py", "line": 1 + lines[: lines.index("DataLoader")].count("\n"), "function": ""}
-    assert text.dataset(call).get("line") == at
-
-
 PACKAGE = """
 import torch
 from torch.utils.data import BatchSampler, DataLoader
@@ -373,26 +354,6 @@ def test_what_a_framework_makes_is_told_from_what_it_makes_again(tmp_path: Path)
     train = line_of(PREPARED, "TRAIN")
     assert loaders == {(line_of(PREPARED, "OWN"), None), (train, "accelerate")}
     assert [(one["line"], one["made_by"]) for one in done.rank["optimizers"]] == [(train, "accelerate")]
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("from transformers import TrainingArguments\nargs = TrainingArguments(\n    'kept',\n)", 2),
-        ("args = transformers.Seq2SeqTrainingArguments('kept')", 1),
-        ("class OwnTrainingArguments(TrainingArguments):\n    pass\nargs = OwnTrainingArguments('kept')", 3),
-        ("first = TrainingArguments('a')\nsecond = TrainingArguments('b')", None),
-        ("(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()", None),
-    ],
-)
-def test_the_options_of_a_trainer_stand_where_they_are_given(text: str, line: int | None) -> None:
-    from advisor.capture.inside.facts.setting_lines import SettingLines
-
-    lines = SettingLines()
-    lines.text.sources = {"train.py": text}
-    made = {"file": "train.py", "line": 9, "made_by": "transformers"}
-    assert lines.as_optioned(made).get("line") == line
-    assert lines.as_optioned({**made, "made_by": "accelerate"}) == {}
 
 
 def test_how_models_of_transformers_compute_attention() -> None:

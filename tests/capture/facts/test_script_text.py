@@ -1,0 +1,86 @@
+"""What the script's text tells by itself: numbers of a loader, where its dataset is made, a Trainer's options."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+from advisor.capture.inside.facts.script_text import ScriptText  # noqa: E402
+
+UNPACKED = """
+CONFIG = {
+    "loader": {"batch_size": 32, "num_workers": 2},
+}
+loader = DataLoader(dataset, **CONFIG["loader"])
+"""
+OPTION = """
+parser.add_argument("--dataloader-num-workers", type=int, default=0)
+loader = DataLoader(
+    dataset,
+    batch_size=8,
+    num_workers=args.dataloader_num_workers,
+)
+"""
+TWICE = """
+TRAIN, TEST = {"num_workers": 2}, {"num_workers": 2}
+other = {"num_workers": 2}
+loader = DataLoader(dataset, **TRAIN)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "argument", "value", "call", "line"),
+    [
+        (UNPACKED, "num_workers", 2, 5, 3),
+        (UNPACKED, "batch_size", 32, 5, 3),
+        (UNPACKED, "num_workers", 4, 5, None),
+        (OPTION, "num_workers", 0, 3, 2),
+        (TWICE, "num_workers", 2, 4, None),
+    ],
+)
+def test_numbers_are_found_where_one_place_gives_them(
+    source: str, argument: str, value: int, call: int, line: int | None
+) -> None:
+    text = ScriptText(())
+    text.__dict__["sources"] = {"train.py": source}
+    found = text.number(value, argument, {"file": "train.py", "line": call, "function": ""})
+    assert found.get("line") == line
+
+
+@pytest.mark.parametrize(
+    ("lines", "at"),
+    [
+        ("self.data = Rows(path)\nloader = DataLoader(self.data, 4)", 1),
+        ("loader = DataLoader(\n    batch_size=4,\n    dataset=Rows(path),\n)", 3),
+        ("train, test = random_split(Rows(path), (90, 10))\nloader = DataLoader(train, 4)", None),
+        ("data = Rows(path)\ndata = Cached(data)\nloader = DataLoader(data, 4)", None),
+        ("data = rows\nloader = DataLoader(data, 4)", None),
+    ],
+)
+def test_the_dataset_is_named_where_one_call_makes_it(lines: str, at: int | None) -> None:
+    text = ScriptText(())
+    vars(text)["sources"] = {"train.py": lines}
+    call = {"file": "train.py", "line": 1 + lines[: lines.index("DataLoader")].count("\n"), "function": ""}
+    assert text.dataset(call).get("line") == at
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("from transformers import TrainingArguments\nargs = TrainingArguments(\n    'kept',\n)", 2),
+        ("args = transformers.Seq2SeqTrainingArguments('kept')", 1),
+        ("class OwnTrainingArguments(TrainingArguments):\n    pass\nargs = OwnTrainingArguments('kept')", 3),
+        ("first = TrainingArguments('a')\nsecond = TrainingArguments('b')", None),
+        ("(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()", None),
+    ],
+)
+def test_the_options_of_a_trainer_stand_where_they_are_given(text: str, line: int | None) -> None:
+    from advisor.capture.inside.facts.setting_lines import SettingLines
+
+    lines = SettingLines()
+    lines.text.sources = {"train.py": text}
+    made = {"file": "train.py", "line": 9, "made_by": "transformers"}
+    assert lines.as_optioned(made).get("line") == line
+    assert lines.as_optioned({**made, "made_by": "accelerate"}) == {}
