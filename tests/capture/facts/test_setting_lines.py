@@ -53,6 +53,8 @@ def choose():
     torch.backends.cuda.enable_flash_sdp(False)  # FLASH
     import tracemalloc
     tracemalloc.start(3)  # TRACEMALLOC
+    import gc
+    gc.collect()  # GC.COLLECT
 """
 
 
@@ -81,7 +83,7 @@ def test_the_lines_of_constructors_and_settings(tmp_path: Path) -> None:
     assert {one["dataset_at"]["line"] for one in rank["loaders"]} == {line_of(SCRIPT, "LOADER")}
     assert loader == ("train.py", line_of(SCRIPT, "LOADER"))
     settings = {name: (Path(at["file"]).name, at["line"]) for name, at in rank["settings"]["set_at"].items()}
-    marks = ("threads", "deterministic", "anomaly_detection", "flash_sdp", "tracemalloc")
+    marks = ("threads", "deterministic", "anomaly_detection", "flash_sdp", "tracemalloc", "gc.collect")
     expected = {name: line_of(SETTINGS, name.partition("_")[0].upper()) for name in marks}
     expected |= {"matmul_precision": line_of(SETTINGS, "PRECISION"), "default_dtype": line_of(SETTINGS, "DTYPE")}
     expected["double"] = line_of(SETTINGS, "DOUBLE")

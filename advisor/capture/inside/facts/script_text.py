@@ -34,10 +34,12 @@ _WORDS = (
     "putenv",
     "tracemalloc",
     "requires_grad",
+    "collect",
 )
 _SETTINGS = (
     "threads",
     "tracemalloc",
+    "gc.collect",
     "double",
     "checkpointing",
     "requires_grad",
@@ -235,12 +237,11 @@ def _settings_of(node: ast.AST) -> Iterator[str]:
     called = _last_name(node.func) if isinstance(node, ast.Call) else ""
     if called == "set_num_threads":
         yield "threads"
-    if (
-        called == "start"
-        and isinstance(node, ast.Call)
-        and _last_name(getattr(node.func, "value", node)) == "tracemalloc"
-    ):
+    owner = _last_name(getattr(node.func, "value", node)) if isinstance(node, ast.Call) else ""
+    if (owner, called) == ("tracemalloc", "start"):
         yield "tracemalloc"
+    if (owner, called) == ("gc", "collect"):
+        yield "gc.collect"
     if called == "double":
         yield ".double()"
     if _mentions_double(node):
