@@ -42,8 +42,9 @@ from advisor.api import (
     duration,
 )
 
-from ..shared._places import often, set_at
+from ..shared._places import often
 from ..shared._words import percent
+from ._gc_time import calls_collector
 
 CONFIRMED = "measured on a CPU: gc.collect() after each step, and automatic full collections every 50 steps"
 
@@ -73,7 +74,7 @@ def check(
         return
     steps, mean_us = len(timed_us), statistics.fmean(timed_us)
     line = _line(costs, sum(pauses) / steps)
-    seen = line is not None and _same_line(line, set_at(record.settings, "gc.collect"))
+    seen = line is not None and calls_collector(line, record)
     called = seen or statistics.median(pauses) >= _ALIKE * max(pauses)
     long = pauses if seen else [pause for pause in pauses if pause >= _ALIKE * max(pauses)]
     # What comes in a rhythm was seen once more or once less than its rhythm says, by where the first step fell; of one
@@ -113,10 +114,6 @@ def _line(costs: LineCosts | None, pause_us: float) -> Source | None:
     """The line that is Python for about as long as the pauses take: one that calls the collector, if any does."""
     lines = [line for line in costs.lines if line.python_us >= _ALIKE * pause_us] if costs else []
     return max(lines, key=lambda line: line.python_us).source if lines else None
-
-
-def _same_line(line: Source, others: tuple[Source, ...]) -> bool:
-    return any((line.file, line.line) == (other.file, other.line) for other in others)
 
 
 _FROZEN = Fix(

@@ -62,7 +62,7 @@ from ..shared._rising_steps import end_of_rise
 from ..shared._side_effect_factors import SIDE_EFFECTS
 from ..shared._slow_containers import in_container, slow_container
 from ..shared._words import percent
-from ._gc_time import collected_us
+from ._gc_time import calls_collector, collected_us
 from ._messages import as_messages
 from ._periodic_python import now_and_then, python_ns
 from ._without_core import kept_waiting, without_core
@@ -113,7 +113,8 @@ def check(
         here = rare.of(place, lines, deprofiled.python, steps) if rare is not None else None
         saving = _saving(place, nameless_us, price, here, grown_us)
         few = len(rare.longer) / steps.count if rare is not None and here is not None else 1.0
-        worth_us = sum(line.us for line in place.lines if _is_work(line, few)) + nameless_us - without_core_us
+        work = [line for line in place.lines if _is_work(line, few) and not calls_collector(line.source, record)]
+        worth_us = sum(line.us for line in work) + nameless_us - without_core_us
         if min(worth_us, bound_us) >= min_share * steps.step_us:
             found = True
             us = min(place.us + nameless_us, bound_us + place.us)
@@ -262,6 +263,13 @@ EXAMPLES = [
         facts={"steps": {"unprofiled_us": [2400.0] * 100}, "gc_pauses_us": [80_000.0] * 3},
         saves_us=(620, 1000),
         says=("`accuracy`",),
+    ),
+    Example(
+        "a line that calls the collector, whose pauses are another rule's",
+        draw(_STEPS, us=100, P=Ev("train.py(31): on_step_end"), F=FORWARD, B=BACKWARD),
+        facts={"settings": {"set_at": {"gc.collect": {"file": "train.py", "line": 31}}}},
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "the same where a thread of the script's had the core that the loop was ready for",
