@@ -43,14 +43,14 @@ def finding_of(
     saving: Saving | None,
     fix: Fix,
     at_most: Severity,
-    first: Source | None = None,
+    first: tuple[Source, ...] = (),
 ) -> Finding:
-    """A finding about a part of the run. first: the line to change, if it is none of the part's own."""
+    """A finding about a part of the run. first: the lines to change, if they are none of the part's own."""
     times = {"times": part.times} if part.times else {}
     return Finding(
         message=message,
         saving=saving,
-        where=((first,) if first else ()) + lines_of(part),
+        where=first + lines_of(part),
         facts={
             "watched_us": run.loop_us,
             f"{part.id}_us": part.us,

@@ -55,6 +55,7 @@ from advisor.api import (
 from ..shared._device_waits import to_host, waiting_us
 from ..shared._places import often, place
 from ..shared._words import percent
+from ._framework_intervals import CHECKPOINTS, set_by, worded
 from ._rhythm import Rhythm, rhythm
 from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
 
@@ -67,6 +68,7 @@ _FEWER = constant("share.needless_saves").value
 # Where no profiled step has one, checkpoints are named from this share of the run: once an epoch is customary, and
 # takes a twentieth.
 _OF_THE_RUN = 0.1
+_SELDOMER = 100  # times: the saving counts a tenth of the checkpoints as kept
 _SELDOM = Fix(
     "Save checkpoints less often",
     "semantics",
@@ -87,15 +89,17 @@ def check(
 ) -> Iterator[Finding]:
     # Whole states are not told from other reads in traces without shapes; how the run went is known all the same.
     found = tuple(_in_steps(price, lines, recorded, state, record, min_share)) if state else ()
-    yield from found or _in_run(run, _OF_THE_RUN)
+    yield from found or _in_run(run, record, _OF_THE_RUN)
 
 
-def _in_run(run: WatchedRun | None, min_share: float) -> Iterator[Finding]:
+def _in_run(run: WatchedRun | None, record: RankRecord | None, min_share: float) -> Iterator[Finding]:
     """Checkpoints between the profiled steps: how much of the run they take."""
     part = run.loop.get("checkpoints") if run else None
     if run is None or part is None or not part.times or not is_known(part, run, min_share):
         return
-    where = lines_of(part)
+    first = set_by(record, CHECKPOINTS)
+    where = first or lines_of(part)
+    every = max(round(run.steps / part.times), 1)
     how = "low: every tenth one remains; high: the run without them"
     yield finding_of(
         run,
@@ -103,8 +107,9 @@ def _in_run(run: WatchedRun | None, min_share: float) -> Iterator[Finding]:
         f"Checkpoints{place(where[0] if where else None)} take {percent(part.us / run.loop_us)} of {watched(run)}: "
         f"{duration(part.us / part.times)} each, {often(part.times / run.steps)} ({each_hour(part.us / run.loop_us)}).",
         saving_of(run, part, _FEWER, 1.0, how),
-        _SELDOM,
+        worded(_SELDOM, record, CHECKPOINTS, run, every, every * _SELDOMER),
         "medium",  # how much work may be lost is the user's to say
+        first,
     )
 
 

@@ -24,10 +24,11 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, WatchedRun, draw, duration
+from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, RankRecord, WatchedRun, draw, duration
 
 from ..shared._places import place
 from ..shared._words import count, percent, plural
+from ._framework_intervals import EVALUATIONS, set_by, worded
 from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
 
 # Rounded up to a number that people choose: 1, 2 or 5 times a power of ten.
@@ -37,6 +38,7 @@ _NEAR = 0.1
 
 def check(
     run: WatchedRun,
+    record: RankRecord | None,
     *,
     min_share: float = 0.1,  # of the loop, for evaluations within an epoch: the fix leaves a twentieth
     min_share_of_epochs: float = 0.25,  # for one per epoch: a validation set of a fifth, which is common, takes less
@@ -53,7 +55,9 @@ def check(
     interval = _rounded(fewer if by_epoch else fewer * every)
     kept = (1 if by_epoch else every) / interval
     saved = (1 - kept) * part.us / run.loop_us
-    where = lines_of(part)
+    first = set_by(record, EVALUATIONS)
+    where = first or lines_of(part)
+    now, then = max(round(every), 1), _rounded(fewer * every) if by_epoch else interval
     often = "at the end of each epoch" if by_epoch else _often(round(every))
     yield finding_of(
         run,
@@ -62,8 +66,9 @@ def check(
         f"{duration(each_us)} each time, {often}; evaluating every {plural(interval, 'epoch' if by_epoch else 'step')} "
         f"would save {percent(saved)} of the run, {each_hour(saved)}.",
         saving_of(run, part, 1 - kept, 1 - kept, "the time of evaluations between training steps, at that interval"),
-        _fix(interval, max(round(every), 1), by_epoch),
+        worded(_fix(interval, now, by_epoch), record, EVALUATIONS, run, now, then),
         "medium",  # how often the validation loss is wanted is the user's to say
+        first,
     )
 
 
@@ -159,6 +164,20 @@ EXAMPLES = [
         facts=_facts(40.0, 30, 2, guard=86),
         saves_us=(55_000, 65_000),
         says=("train.py:86", "40 %"),
+    ),
+    Example(
+        "every 20 steps, by an argument of the framework that runs the loop",
+        _DRAWN,
+        facts=_facts(40.0, 30, 2)
+        | {
+            "settings": {
+                "framework": "lightning",
+                "set_at": {"val_check_interval": {"file": "train.py", "line": 12}},
+            }
+        },
+        saves_us=(55_000, 65_000),
+        says=("train.py:12", "40 %"),
+        fixes=("every 500 steps",),
     ),
     Example(
         "a validation set as large as the training set, after each epoch",

@@ -58,7 +58,7 @@ def check(
             f"val_loader = DataLoader(val_set, batch_size={trained})",
         ),
         "medium",
-        where,
+        (where,) if where else (),
     )
 
 

@@ -54,7 +54,7 @@ def check(
         saving_of(run, part, least, most, "low: in whole batches of each rank; high: one share of N"),
         _DIVIDED,
         "medium",  # whether a metric can be summed is the user's to say
-        where,
+        (where,) if where else (),
     )
 
 

@@ -79,7 +79,7 @@ class Collector:
         self.lengths[serial] = _length(iterator)
         facts = loader_facts(iterator)
         facts |= attempt(lambda: sampler_time.facts(iterator)) or {}
-        facts |= attempt(lambda: dataset_functions.facts(iterator)) or {}
+        facts |= attempt(lambda: dataset_functions.facts(iterator, self.setting_lines.foreign)) or {}
         facts |= attempt(lambda: self.setting_lines.of_loader(iterator)) or {}
         facts |= attempt(lambda: dataset_digest.of_whole(iterator)) or {}
         drawn = sampler_time.of(iterator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,8 +47,32 @@ def collate(samples: list[int], _more: int = 0) -> list[int]:
     return samples
 
 
+def of_a_library(text: str) -> dict[str, Any]:
+    """What a module of an installed package defines."""
+    names: dict[str, Any] = {}
+    exec(compile(text, "/packages/library.py", "exec"), names)
+    return names
+
+
+LIBRARY = of_a_library("""
+class Reader:
+    def __init__(self, dataset):
+        self.dataset = dataset
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        return self.dataset[index]
+class DropColumns:
+    def __init__(self, data_collator):
+        self.data_collator = data_collator
+    def __call__(self, samples):
+        return self.data_collator(samples)
+""")
+FOREIGN = (str(Path(torch.__file__).parents[1]) + os.sep, "/packages/")
+
+
 def facts(dataset: Any, **options: Any) -> dict[str, Any]:
-    found: dict[str, Any] = makers.facts(iter(data.DataLoader(dataset, **options)))
+    found: dict[str, Any] = makers.facts(iter(data.DataLoader(dataset, **options)), FOREIGN)
     return found
 
 
@@ -62,6 +87,7 @@ def begins(function: Any) -> int:
         (Own(), Own.__getitem__),
         (data.Subset(data.Subset(Own(), range(4)), range(2)), Own.__getitem__),
         (Stream(), Stream.__iter__),
+        (LIBRARY["Reader"](Own()), Own.__getitem__),
     ],
 )
 def test_what_reads_a_sample(dataset: Any, reads: Any) -> None:
@@ -72,8 +98,8 @@ def test_what_reads_a_sample(dataset: Any, reads: Any) -> None:
     assert (line, name) == (begins(reads), reads.__name__)
 
 
-@pytest.mark.parametrize("dataset", [data.TensorDataset(torch.ones(8)), list(range(8))])
-def test_what_torch_or_python_reads_is_none_of_the_script(dataset: Any) -> None:
+@pytest.mark.parametrize("dataset", [data.TensorDataset(torch.ones(8)), list(range(8)), LIBRARY["Reader"]([0] * 8)])
+def test_what_a_library_or_python_reads_is_none_of_the_script(dataset: Any) -> None:
     assert facts(dataset) == {}
 
 
@@ -84,6 +110,7 @@ def test_what_torch_or_python_reads_is_none_of_the_script(dataset: Any) -> None:
         (functools.partial(collate, _more=1), collate),
         (Collator(), Collator.__call__),
         (Collator().method, Collator.method),
+        (LIBRARY["DropColumns"](collate), collate),
     ],
 )
 def test_what_puts_a_batch_together(given: Any, function: Any) -> None:
@@ -106,3 +133,8 @@ def test_the_one_that_takes_most_is_named_after_the_line_that_waits_for_it() -> 
     assert named(10.0, 79.0) == [(50, "call"), (12, "function")]
     assert named(10.0, 81.0) == [(50, "call"), (30, "function")]
     assert named(None, 81.0) == [(50, "call")]
+
+
+def test_what_a_library_puts_together_is_none_of_the_script() -> None:
+    given = LIBRARY["DropColumns"](data.default_collate)
+    assert facts(list(range(8)), batch_size=2, collate_fn=given) == {}

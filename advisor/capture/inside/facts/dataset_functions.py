@@ -5,10 +5,11 @@ In workers no line is recorded, and a short run may end before its lines are: th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
-from ..guards.user_code import relative
+from ..guards.user_code import file_of
 
 # Data sets inside data sets that are looked into: Subset of Subset of …
 _MOST_WITHIN = 8
@@ -16,41 +17,39 @@ _MOST_WITHIN = 8
 _READ_BY = ("__getitems__", "__getitem__", "__iter__")
 
 
-def facts(iterator: Any) -> dict[str, Any]:
-    """`sample_from` and `collate_from`: [file, first line, name] of the script's own function, or nothing."""
-    found = {"sample_from": _reader(iterator._dataset), "collate_from": _function(iterator._collate_fn)}
-    return {name: _place(function) for name, function in found.items() if function is not None}
+def facts(iterator: Any, foreign: tuple[str, ...]) -> dict[str, Any]:
+    """`sample_from` and `collate_from`: [file, first line, name] of the script's own function, or nothing.
+
+    foreign: folders of code that is not the user's.
+    """
+    reader = next((one for one in _readers(iterator._dataset) if file_of(one.__code__, foreign)), None)
+    collate = next((one for one in _functions(iterator._collate_fn) if file_of(one.__code__, foreign)), None)
+    found = {"sample_from": reader, "collate_from": collate}
+    return {name: _place(function, foreign) for name, function in found.items() if function is not None}
 
 
-def _reader(dataset: Any) -> FunctionType | None:
-    """What reads a sample; of data sets of torch that hold another, the one of that."""
+def _readers(dataset: Any) -> Iterator[FunctionType]:
+    """What reads a sample, of a data set and of those that it holds."""
     for _ in range(_MOST_WITHIN):
-        kind = type(dataset)
-        for name in _READ_BY:
-            function = getattr(kind, name, None)
-            if isinstance(function, FunctionType) and not _of_torch(function):
-                return function
+        functions = (getattr(type(dataset), name, None) for name in _READ_BY)
+        yield from (one for one in functions if isinstance(one, FunctionType))
         dataset = getattr(dataset, "__dict__", {}).get("dataset")
-        if dataset is None:
-            return None
-    return None
 
 
-def _function(called: Any) -> FunctionType | None:
-    """The function behind something that is called; None where it is torch's, or none of Python's."""
+def _functions(called: Any) -> Iterator[FunctionType]:
+    """The functions behind something that is called, from the outermost."""
     for _ in range(_MOST_WITHIN):
         if isinstance(called, FunctionType):
-            return None if _of_torch(called) else called
-        # A partial function has `func`, a method `__func__`, an object of a class of its own `__call__`.
-        called = (
-            getattr(called, "func", None) or getattr(called, "__func__", None) or vars(type(called)).get("__call__")
-        )
-    return None
+            yield called
+            return
+        # An object of a class of its own has `__call__`; Transformers' collator that drops columns, another collator.
+        own = vars(type(called)).get("__call__")
+        if isinstance(own, FunctionType):
+            yield own
+        # A partial function has `func`, a method `__func__`.
+        known = getattr(called, "__dict__", {})
+        called = getattr(called, "func", None) or getattr(called, "__func__", None) or known.get("data_collator")
 
 
-def _of_torch(function: FunctionType) -> bool:
-    return (function.__module__ or "").partition(".")[0] == "torch"
-
-
-def _place(function: FunctionType) -> list[Any]:
-    return [relative(function.__code__.co_filename), function.__code__.co_firstlineno, function.__name__]
+def _place(function: FunctionType, foreign: tuple[str, ...]) -> list[Any]:
+    return [file_of(function.__code__, foreign), function.__code__.co_firstlineno, function.__name__]

@@ -6,7 +6,6 @@ Nothing is guessed: a place is named where one is found, and none where there ar
 from __future__ import annotations
 
 import ast
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -15,47 +14,14 @@ from typing import Any, NamedTuple
 
 from . import penalty_interval
 from .file_digests import digests, own_files
+from .syntax import given, last_name
+from .text_settings import FIRST_OF, WORDS, is_set, settings_of
 
 Place = dict[str, Any]  # file, line, function: the keys of `record.CodePlace`
-Node = ast.expr | ast.keyword | ast.arg | ast.stmt
 
 # Files of the script that are looked through, and how long all of them may be: to parse and walk 507 kB of the standard
 # library took 0.16 s of CPU time (one core of an EPYC, Python 3.11).
 _MOST_FILES, _MOST_BYTES = 50, 1 << 19
-# One of these stands in a file that sets something.
-_WORDS = (
-    "set_num_threads",
-    "double",
-    "float64",
-    "checkpoint",
-    "cudnn",
-    "mkldnn",
-    "environ",
-    "putenv",
-    "tracemalloc",
-    "requires_grad",
-    "collect",
-)
-_SETTINGS = (
-    "threads",
-    "tracemalloc",
-    "gc.collect",
-    "double",
-    "checkpointing",
-    "requires_grad",
-    "cudnn_benchmark",
-    "cudnn_deterministic",
-    "onednn_enabled",
-)
-# What says more than another mention of a setting -> the setting.
-_FIRST_OF = {".double()": "double", "checkpointing=True": "checkpointing"}
-_SWITCHES = {
-    "cudnn_benchmark": ("cudnn", "benchmark"),
-    "cudnn_deterministic": ("cudnn", "deterministic"),
-    "onednn_enabled": ("mkldnn", "enabled"),
-}
-_CHECKPOINTS = ("checkpoint", "checkpoint_sequential", "checkpoint_wrapper", "gradient_checkpointing_enable")
-_SETS_VARIABLE = ("setdefault", "putenv")
 # What the name of a class ends with that holds the options of a Trainer.
 _ARGUMENTS = "TrainingArguments"
 # Of a DataLoader's arguments.
@@ -115,14 +81,12 @@ class ScriptText:
     def settings(self) -> dict[str, Place]:
         """The lines of settings that only the text tells, as `Settings.set_at` names them."""
         lines: dict[str, set[tuple[str, int]]] = defaultdict(set)
-        for file, node in self.nodes(*_WORDS):
-            for name in _settings_of(node):
+        for file, node in self.nodes(*WORDS):
+            for name in settings_of(node):
                 lines[name].add((file, node.lineno))  # type: ignore[attr-defined]
         # A call of `.double()` says more than a mention of float64, a switch more than a call of what it switches on.
-        known = {
-            _FIRST_OF.get(name, name): at for name, at in sorted(lines.items(), key=lambda one: one[0] in _FIRST_OF)
-        }
-        found = {name: _place(*at.pop()) for name, at in known.items() if len(at) == 1 and _is_set(name)}
+        known = {FIRST_OF.get(name, name): at for name, at in sorted(lines.items(), key=lambda one: one[0] in FIRST_OF)}
+        found = {name: _place(*at.pop()) for name, at in known.items() if len(at) == 1 and is_set(name)}
         every = self.penalty_interval()
         return found | self.batch_sizes() | ({"penalty_every": every} if every else {})
 
@@ -137,7 +101,7 @@ class ScriptText:
     def training_arguments(self) -> Place:
         """The only call of Transformers' TrainingArguments or of a class named after it; empty where several are."""
         calls = (one for one in self.nodes(_ARGUMENTS) if isinstance(one[1], ast.Call))
-        found = {(file, node.lineno) for file, node in calls if _last_name(node.func).endswith(_ARGUMENTS)}  # type: ignore[attr-defined]
+        found = {(file, node.lineno) for file, node in calls if last_name(node.func).endswith(_ARGUMENTS)}  # type: ignore[attr-defined]
         return _place(*found.pop()) if len(found) == 1 else {}
 
     def penalty_interval(self) -> Place:
@@ -174,7 +138,7 @@ class ScriptText:
             return {}
         if _is(passed, value):
             return _place(call["file"], passed.lineno)
-        names = {_last_name(passed)} - {""}
+        names = {last_name(passed)} - {""}
         given = self._given if names else []
         for _ in range(_MOST_NAMES):
             names |= {one.other for one in given if one.name in names and one.other}
@@ -200,9 +164,9 @@ class ScriptText:
     @cached_property
     def _given(self) -> list[_Given]:
         """What every name of the files is given, as far as that is a number or another name."""
-        found = ((file, one) for file, node in self.nodes("") for one in _given(node))
+        found = ((file, one) for file, node in self.nodes("") for one in given(node))
         every = (
-            _Given(name, file, at.lineno, _last_name(value), value.value if _is_number(value) else None)  # type: ignore[attr-defined]
+            _Given(name, file, at.lineno, last_name(value), value.value if _is_number(value) else None)  # type: ignore[attr-defined]
             for file, (name, value, at) in found
         )
         return [one for one in every if one.other or one.number is not None]
@@ -214,7 +178,7 @@ class ScriptText:
         around = [node for node in calls if _covers(node, call["line"])]
         for node in sorted(around, key=lambda one: (one.end_lineno or one.lineno) - one.lineno):
             named = [keyword.value for keyword in node.keywords if keyword.arg == argument]
-            if named or "DataLoader" in _last_name(node.func):
+            if named or "DataLoader" in last_name(node.func):
                 at = _POSITIONS[argument]
                 # What is unpacked there, `**config["loader"]`, gives it by its own name.
                 unpacked = [ast.Name(argument) for keyword in node.keywords if keyword.arg is None]
@@ -230,35 +194,6 @@ class _Given(NamedTuple):
     line: int
     other: str
     number: int | None
-
-
-def _settings_of(node: ast.AST) -> Iterator[str]:
-    """The settings that a node sets or mentions; those that only stand for another, by `_FIRST_OF`'s names."""
-    called = _last_name(node.func) if isinstance(node, ast.Call) else ""
-    if called == "set_num_threads":
-        yield "threads"
-    owner = _last_name(getattr(node.func, "value", node)) if isinstance(node, ast.Call) else ""
-    if (owner, called) == ("tracemalloc", "start"):
-        yield "tracemalloc"
-    if (owner, called) == ("gc", "collect"):
-        yield "gc.collect"
-    if called == "double":
-        yield ".double()"
-    if _mentions_double(node):
-        yield "double"
-    if called in _CHECKPOINTS:
-        yield "checkpointing"
-    if _turns_on_checkpointing(node):
-        yield "checkpointing=True"
-    if _wants_gradient(node):
-        yield "requires_grad"
-    yield from (name for name, (backend, switch) in _SWITCHES.items() if _switches(backend, switch, node))
-    yield from _variables(node)
-
-
-def _is_set(name: str) -> bool:
-    """A variable of the environment counts where it is set: the text of a branch that did not run tells nothing."""
-    return name in _SETTINGS or name in os.environ
 
 
 def _text(path: str) -> str:
@@ -278,13 +213,6 @@ def _parsed(text: str) -> ast.Module | None:
 
 def _place(file: str, line: int) -> Place:
     return {"file": file, "line": line, "function": ""}
-
-
-def _last_name(node: ast.AST) -> str:
-    """`batch_size` of `batch_size`, `args.batch_size` and `config["batch_size"]`."""
-    if isinstance(node, ast.Subscript):
-        return str(node.slice.value) if isinstance(node.slice, ast.Constant) else ""
-    return getattr(node, "attr", getattr(node, "id", ""))
 
 
 def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
@@ -313,86 +241,7 @@ def _registers(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.Call):
         first = node.args[0] if node.args else None
         named = isinstance(first, ast.Constant) and first.value == name
-        return named and _last_name(node.func) in ("register_buffer", "register_parameter")
+        return named and last_name(node.func) in ("register_buffer", "register_parameter")
     return isinstance(node, ast.Assign) and any(
         isinstance(target, ast.Attribute) and target.attr == name for target in node.targets
     )
-
-
-def _switches(backend: str, switch: str, node: ast.AST) -> bool:
-    """Whether it is `torch.backends.<backend>.<switch> = …`, or a call of its `flags` or `set_flags`."""
-    if isinstance(node, ast.Call):
-        within = node.func.value if isinstance(node.func, ast.Attribute) else None
-        named = backend == "mkldnn" and within is not None and _last_name(within) == backend
-        return named and _last_name(node.func) in ("flags", "set_flags")
-    return isinstance(node, ast.Assign) and any(
-        isinstance(target, ast.Attribute) and target.attr == switch and _last_name(target.value) == backend
-        for target in node.targets
-    )
-
-
-def _variables(node: ast.AST) -> list[str]:
-    """The variables of the environment that a statement or a call sets."""
-    if isinstance(node, ast.Assign):
-        kept = [one for one in node.targets if isinstance(one, ast.Subscript) and _last_name(one.value) == "environ"]
-        return [_last_name(one) for one in kept]
-    if isinstance(node, ast.Call) and _last_name(node.func) in _SETS_VARIABLE and node.args:
-        first = node.args[0]
-        return [first.value] if isinstance(first, ast.Constant) and isinstance(first.value, str) else []
-    return []
-
-
-def _turns_on_checkpointing(node: ast.AST) -> bool:
-    """Whether it gives a name such as `use_checkpoint` or `gradient_checkpointing` the value True."""
-    on = (name for name, given, _ in _given(node) if isinstance(given, ast.Constant) and given.value is True)
-    return any("checkpoint" in name for name in on)
-
-
-def _wants_gradient(node: ast.AST) -> bool:
-    """Whether it is `x.requires_grad_()`, `x.requires_grad = True`, or `requires_grad=True` of all but a Parameter."""
-    if isinstance(node, ast.Assign):
-        return _is_true(node.value) and any(_last_name(target) == "requires_grad" for target in node.targets)
-    if not isinstance(node, ast.Call) or _last_name(node.func) == "Parameter":
-        return False
-    given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "requires_grad")]
-    if _last_name(node.func) == "requires_grad_":
-        return all(map(_is_true, given))
-    return any(one.arg == "requires_grad" and _is_true(one.value) for one in node.keywords)
-
-
-def _is_true(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
-
-
-def _mentions_double(node: ast.AST) -> bool:
-    if isinstance(node, ast.Attribute):
-        return node.attr in ("float64", "double")
-    return isinstance(node, ast.Constant) and node.value == "float64"
-
-
-def _given(node: ast.AST) -> Iterator[tuple[str, ast.expr, Node]]:
-    """(name, what it is given, where) of assignments, arguments with a default, keywords, options, dictionaries."""
-    if isinstance(node, ast.Assign):
-        yield from ((_last_name(target), node.value, node) for target in node.targets)
-    elif isinstance(node, ast.AnnAssign) and node.value is not None:
-        yield _last_name(node.target), node.value, node
-    elif isinstance(node, ast.arguments):
-        last = (*node.posonlyargs, *node.args)[-len(node.defaults) :] if node.defaults else ()
-        yield from ((arg.arg, value, value) for arg, value in zip(last, node.defaults, strict=True))
-        named = zip(node.kwonlyargs, node.kw_defaults, strict=True)
-        yield from ((arg.arg, value, value) for arg, value in named if value is not None)
-    elif isinstance(node, ast.Call):
-        yield from _of_call(node)
-    elif isinstance(node, ast.Dict):
-        pairs = zip(node.keys, node.values, strict=True)
-        yield from ((str(key.value), value, value) for key, value in pairs if isinstance(key, ast.Constant))
-
-
-def _of_call(call: ast.Call) -> Iterator[tuple[str, ast.expr, Node]]:
-    """Its keywords; of `add_argument("--batch-size", default=4)` the default, by the name of the option."""
-    options = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-    for keyword in call.keywords:
-        if keyword.arg == "default":
-            yield from ((one.lstrip("-").replace("-", "_"), keyword.value, keyword.value) for one in options)
-        elif keyword.arg:
-            yield keyword.arg, keyword.value, keyword.value

@@ -1,0 +1,47 @@
+"""Parts of Python's syntax tree by name: what something is called, and what names are given."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+Node = ast.expr | ast.keyword | ast.arg | ast.stmt
+
+
+def last_name(node: ast.AST) -> str:
+    """`batch_size` of `batch_size`, `args.batch_size` and `config["batch_size"]`."""
+    if isinstance(node, ast.Subscript):
+        return str(node.slice.value) if isinstance(node.slice, ast.Constant) else ""
+    return getattr(node, "attr", getattr(node, "id", ""))
+
+
+def is_true(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def given(node: ast.AST) -> Iterator[tuple[str, ast.expr, Node]]:
+    """(name, what it is given, where) of assignments, arguments with a default, keywords, options, dictionaries."""
+    if isinstance(node, ast.Assign):
+        yield from ((last_name(target), node.value, node) for target in node.targets)
+    elif isinstance(node, ast.AnnAssign) and node.value is not None:
+        yield last_name(node.target), node.value, node
+    elif isinstance(node, ast.arguments):
+        last = (*node.posonlyargs, *node.args)[-len(node.defaults) :] if node.defaults else ()
+        yield from ((arg.arg, value, value) for arg, value in zip(last, node.defaults, strict=True))
+        named = zip(node.kwonlyargs, node.kw_defaults, strict=True)
+        yield from ((arg.arg, value, value) for arg, value in named if value is not None)
+    elif isinstance(node, ast.Call):
+        yield from _of_call(node)
+    elif isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        yield from ((str(key.value), value, value) for key, value in pairs if isinstance(key, ast.Constant))
+
+
+def _of_call(call: ast.Call) -> Iterator[tuple[str, ast.expr, Node]]:
+    """Its keywords; of `add_argument("--batch-size", default=4)` the default, by the name of the option."""
+    options = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    for keyword in call.keywords:
+        if keyword.arg == "default":
+            yield from ((one.lstrip("-").replace("-", "_"), keyword.value, keyword.value) for one in options)
+        elif keyword.arg:
+            yield keyword.arg, keyword.value, keyword.value

@@ -1,0 +1,133 @@
+"""Settings that only the script's text tells: what a node of its syntax tree sets or mentions."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+
+from .syntax import given, is_true, last_name
+
+# Arguments of frameworks: how often they evaluate and save.
+_INTERVALS = (
+    "val_check_interval",
+    "check_val_every_n_epoch",
+    "eval_steps",
+    "eval_strategy",
+    "every_n_train_steps",
+    "save_steps",
+    "save_strategy",
+)
+# One of these stands in a file that sets something.
+WORDS = (
+    "set_num_threads",
+    "double",
+    "float64",
+    "checkpoint",
+    "cudnn",
+    "mkldnn",
+    "environ",
+    "putenv",
+    "tracemalloc",
+    "requires_grad",
+    "collect",
+    *_INTERVALS,
+)
+_SETTINGS = (
+    "threads",
+    "tracemalloc",
+    "gc.collect",
+    "double",
+    "checkpointing",
+    "requires_grad",
+    "cudnn_benchmark",
+    "cudnn_deterministic",
+    "onednn_enabled",
+)
+# What says more than another mention of a setting -> the setting.
+FIRST_OF = {".double()": "double", "checkpointing=True": "checkpointing"}
+_SWITCHES = {
+    "cudnn_benchmark": ("cudnn", "benchmark"),
+    "cudnn_deterministic": ("cudnn", "deterministic"),
+    "onednn_enabled": ("mkldnn", "enabled"),
+}
+_CHECKPOINTS = ("checkpoint", "checkpoint_sequential", "checkpoint_wrapper", "gradient_checkpointing_enable")
+_SETS_VARIABLE = ("setdefault", "putenv")
+
+
+def settings_of(node: ast.AST) -> Iterator[str]:
+    """The settings that a node sets or mentions; those that only stand for another, by `FIRST_OF`'s names."""
+    called = last_name(node.func) if isinstance(node, ast.Call) else ""
+    if called == "set_num_threads":
+        yield "threads"
+    owner = last_name(getattr(node.func, "value", node)) if isinstance(node, ast.Call) else ""
+    if (owner, called) == ("tracemalloc", "start"):
+        yield "tracemalloc"
+    if (owner, called) == ("gc", "collect"):
+        yield "gc.collect"
+    if called == "double":
+        yield ".double()"
+    if _mentions_double(node):
+        yield "double"
+    if called in _CHECKPOINTS:
+        yield "checkpointing"
+    if _turns_on_checkpointing(node):
+        yield "checkpointing=True"
+    if _wants_gradient(node):
+        yield "requires_grad"
+    if isinstance(node, ast.keyword) and node.arg in _INTERVALS:
+        yield node.arg
+    yield from (name for name, (backend, switch) in _SWITCHES.items() if _switches(backend, switch, node))
+    yield from _variables(node)
+
+
+def is_set(name: str) -> bool:
+    """A variable of the environment counts where it is set: the text of a branch that did not run tells nothing."""
+    return name in _SETTINGS or name in _INTERVALS or name in os.environ
+
+
+def _switches(backend: str, switch: str, node: ast.AST) -> bool:
+    """Whether it is `torch.backends.<backend>.<switch> = …`, or a call of its `flags` or `set_flags`."""
+    if isinstance(node, ast.Call):
+        within = node.func.value if isinstance(node.func, ast.Attribute) else None
+        named = backend == "mkldnn" and within is not None and last_name(within) == backend
+        return named and last_name(node.func) in ("flags", "set_flags")
+    return isinstance(node, ast.Assign) and any(
+        isinstance(target, ast.Attribute) and target.attr == switch and last_name(target.value) == backend
+        for target in node.targets
+    )
+
+
+def _variables(node: ast.AST) -> list[str]:
+    """The variables of the environment that a statement or a call sets."""
+    if isinstance(node, ast.Assign):
+        kept = [one for one in node.targets if isinstance(one, ast.Subscript) and last_name(one.value) == "environ"]
+        return [last_name(one) for one in kept]
+    if isinstance(node, ast.Call) and last_name(node.func) in _SETS_VARIABLE and node.args:
+        first = node.args[0]
+        return [first.value] if isinstance(first, ast.Constant) and isinstance(first.value, str) else []
+    return []
+
+
+def _turns_on_checkpointing(node: ast.AST) -> bool:
+    """Whether it gives a name such as `use_checkpoint` or `gradient_checkpointing` the value True."""
+    on = (name for name, value, _ in given(node) if isinstance(value, ast.Constant) and value.value is True)
+    return any("checkpoint" in name for name in on)
+
+
+def _wants_gradient(node: ast.AST) -> bool:
+    """Whether it is `x.requires_grad_()`, `x.requires_grad = True`, or `requires_grad=True` of all but a Parameter."""
+    if isinstance(node, ast.Assign):
+        return is_true(node.value) and any(last_name(target) == "requires_grad" for target in node.targets)
+    if not isinstance(node, ast.Call) or last_name(node.func) == "Parameter":
+        return False
+    given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "requires_grad")]
+    if last_name(node.func) == "requires_grad_":
+        return all(map(is_true, given))
+    return any(one.arg == "requires_grad" and is_true(one.value) for one in node.keywords)
+
+
+def _mentions_double(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("float64", "double")
+    return isinstance(node, ast.Constant) and node.value == "float64"
