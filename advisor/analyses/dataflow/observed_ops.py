@@ -17,7 +17,10 @@ from advisor.trace.events import Category, Events, Ints, Trace
 _NOT_ASKED = "it was not recorded which tensors ops read; capture the run with this version of `advisor run`"
 # An op that torch dispatches; nodes of the backward pass and functions of Python are named otherwise.
 _OP = re.compile(r"\w+::[\w.]+")
-# Where fewer of the profiled steps run the ops of the observed one, it was another kind of step.
+# Where fewer of the ops of the shorter one are found in the other, the observed and a profiled step are of two kinds. A
+# step that accumulates gradients lacks the ops of the optimizer, which the observed one may have.
+_MOST_OPS = 0.5
+# Where fewer of the profiled steps are of the observed one's kind, nothing is said of them.
 _MOST_STEPS = 0.5
 
 
@@ -55,7 +58,8 @@ class ObservedOps:
         step = steps.step_of(events.start_ns[rows])
         by_step = [rows[step == number] for number in range(steps.count)]
         found = tuple(_place(code[events.name[mine]], mine, wanted) for mine in by_step)
-        share = float(np.mean([(at >= 0).mean() > _MOST_STEPS for at in found])) if found else 0.0
+        alike = [(at >= 0).sum() > _MOST_OPS * min(len(mine), len(at)) for at, mine in zip(found, by_step, strict=True)]
+        share = float(np.mean(alike)) if alike else 0.0
         if share < _MOST_STEPS:
             raise Missing("the observed step ran different ops than the profiled steps")
         return cls(seen, rows, found, share)

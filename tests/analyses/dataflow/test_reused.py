@@ -51,6 +51,14 @@ def test_another_kind_of_step_is_not_compared() -> None:
         seen(names=["aten::relu", "aten::cos"], ops=[0, 0, 0, 1], again=[[3, 1]], constant=[])
 
 
+def test_a_step_that_accumulates_is_compared_with_one_that_updates() -> None:
+    """The observed step ran what the profiled ones did, and an optimizer of more ops after it."""
+    found = seen(names=[*NAMES, "aten::addcmul_"], ops=[1, 0, 1, *[3] * 8], again=[[2, 0]], constant=[0, 5])
+    assert places(found, found.again)[0] == 2
+    assert places(found, found.constant)[0] == 0
+    assert found.share == 1.0
+
+
 def test_what_is_not_known_is_said() -> None:
     with pytest.raises(Missing, match="too many to observe"):
         seen(why="a step has about 60000 ops, too many to observe")
