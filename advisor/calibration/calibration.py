@@ -51,6 +51,9 @@ class Calibration:
     core_convolution_gflops …    convolution of 8 images with 32 channels and both of its gradients, 10^9 operations
                                  per second
     core_fp32_gflops …           product of 512 x 512 matrices, 10^9 operations per second
+    core_bf16_product_times …    how many times as fast products of 288 x 288 and 576 x 576 matrices, and that
+                                 convolution, are in bf16 as in fp32, conversions included; only of a CPU that
+                                 multiplies bf16 in hardware
     launch_us                    time of the host to launch a kernel
     h2d_pageable_gbs …           copies of 8 MB between host and device, 10^9 bytes per second
     device_fp32_tflops …         product of 4,096 x 4,096 matrices, 10^12 operations per second
@@ -77,6 +80,9 @@ class Calibration:
     convolution_gflops: Quantity | None = None
     core_bf16_gflops: Quantity | None = None
     bf16_gflops: Quantity | None = None
+    core_bf16_product_times: Quantity | None = None
+    core_bf16_large_product_times: Quantity | None = None
+    core_bf16_convolution_times: Quantity | None = None
     h2d_pageable_gbs: Quantity | None = None
     h2d_pinned_gbs: Quantity | None = None
     d2h_pageable_gbs: Quantity | None = None

@@ -25,6 +25,10 @@ _OTHER_WORK_BYTES = 4 * _MIB
 # Of one slice that is copied in a sample, and of tensors in a core's own cache.
 _SLICE_BYTES, _CACHED_BYTES = 8 * _MIB, 128 << 10
 _PRODUCT = 512
+# Of factors that autocast converts: 32 and 64 operations for each byte that it reads and writes for that.
+_CONVERTED = {"core_bf16_product_times": 288, "core_bf16_large_product_times": 576}
+# How Linux calls instructions that multiply bf16, on x86 and Arm.
+_BF16_FLAGS = {"amx_bf16", "avx512_bf16", "bf16"}
 # Python runs so long between two parallel ops of a step, at least.
 _PAUSE_S = 2e-4
 
@@ -54,6 +58,9 @@ def host_samples(torch: Any) -> dict[str, Callable[[], Sample]]:
         "core_convolution_gflops": of_core(_trained_convolution),
         **{f"core_{name}": of_core(product, kind) for name, kind in products.items()},
     }
+    if multiplies_bf16():
+        made |= {name: of_core(in_bf16, product_of, size) for name, size in _CONVERTED.items()}
+        made["core_bf16_convolution_times"] = of_core(in_bf16, _convolution_of)
     if threads > 1:
         made["memory_gbs"] = partial(copying, torch, time.perf_counter, _buffer_bytes(), _SLICE_BYTES, 1)
         made["convolution_gflops"] = partial(_trained_convolution, torch, time.perf_counter)
@@ -68,6 +75,15 @@ def host_samples(torch: Any) -> dict[str, Callable[[], Sample]]:
             torch, threads, cores, copying(torch, time.perf_counter, _buffer_bytes(), _SLICE_BYTES, 1)
         )
     return made
+
+
+def multiplies_bf16(path: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether this CPU has instructions that multiply bf16: without them a product takes many times as long in it."""
+    with suppress(OSError):
+        for line in path.read_text("utf-8", errors="replace").splitlines():
+            if line.startswith(("flags", "Features")):
+                return not _BF16_FLAGS.isdisjoint(line.split())
+    return False
 
 
 def _cores() -> int:
@@ -241,15 +257,54 @@ def _convolution(torch: Any, clock: Clock) -> Sample:
 
 def _trained_convolution(torch: Any, clock: Clock) -> Sample:
     """10^9 operations per second of a convolution and its gradients: eight images, 32 channels, 32 x 32 pixels."""
-    images, weights, first = torch.ones(8, 32, 32, 32), torch.ones(32, 32, 3, 3), torch.ones(8, 32, 32, 32)
-    both = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False])
+    run = _convolution_of(torch)(torch.float32)
     done = 3 * 2 * 8 * 32 * 32 * 32 * 32 * 9
 
     def sample() -> float:
         began = clock()
-        torch.conv2d(images, weights, padding=1)
-        torch.ops.aten.convolution_backward(first, images, weights, None, *both)
+        run()
         return done / (clock() - began) / 1e9
+
+    return sample
+
+
+Run = Callable[[], Any]
+
+
+def _convolution_of(torch: Any) -> Callable[[Any], Run]:
+    """A convolution of fp32 tensors and its gradients in any format, and back to fp32."""
+    images, weights, first = torch.ones(8, 32, 32, 32), torch.ones(32, 32, 3, 3), torch.ones(8, 32, 32, 32)
+    both = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False])
+
+    def in_format(kind: Any) -> Run:
+        def run() -> None:
+            of_images, of_weights, of_first = (one.to(kind) for one in (images, weights, first))
+            torch.conv2d(of_images, of_weights, padding=1).float()
+            for gradient in torch.ops.aten.convolution_backward(of_first, of_images, of_weights, None, *both)[:2]:
+                gradient.float()
+
+        return run
+
+    return in_format
+
+
+def product_of(torch: Any, size: int) -> Callable[[Any], Run]:
+    """A product of fp32 matrices in any format, and back to fp32."""
+    left, right = torch.ones(size, size), torch.ones(size, size)
+    return lambda kind: lambda: torch.mm(left.to(kind), right.to(kind)).float()
+
+
+def in_bf16(torch: Any, clock: Clock, make: Callable[..., Callable[[Any], Run]], *sizes: int) -> Sample:
+    """How many times as fast work on fp32 tensors is in bf16, with the conversions that autocast makes."""
+    in_format = make(torch, *sizes)
+    plain, converted = in_format(torch.float32), in_format(torch.bfloat16)
+
+    def sample() -> float:
+        began = clock()
+        plain()
+        between = clock()
+        converted()
+        return (between - began) / (clock() - between)
 
     return sample
 

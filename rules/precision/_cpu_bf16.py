@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from advisor.api import (
+    Calibration,
     Category,
     Environment,
     Lines,
@@ -17,20 +18,16 @@ from advisor.api import (
     Steps,
     Trace,
     constant,
+    dataclass,
     flops,
     shapes,
 )
 
-# On a CPU with bf16 instructions (AMX): operations per byte that autocast converts for a product (both factors and the
-# result, read and written). Below 30 converting cost as much as multiplying gained, and more with small matrices; from
-# 60 on whole training steps became 2 to 3 times faster, between the two 1.4 times and more. Convolutions gained always.
-_CPU_GAINS = (
-    (60.0, constant("bf16_cpu.large_product_gain").range),
-    (30.0, constant("bf16_cpu.product_gain").range),
-)
-_CONVOLUTION_GAIN = constant("bf16_cpu.convolution_gain").range
-# Autocast's conversions around a convolution, forward and backward.
-_CONVERTING_US = constant("calls.converting_us").range
+# Operations per byte that autocast converts for a product (both factors and the result, read and written): with fewer
+# than the calibration times, converting cost as much as multiplying gained, and more with small matrices.
+_TIMED, _LARGE = (2 * size**3 / (6 * 3 * size**2) for size in (288, 576))
+# What the convolution of the calibration multiplies in its forward pass: that smaller ones gain is not known.
+_TIMED_CONVOLUTION = 2 * 8 * 32 * 32 * 32 * 32 * 9
 # Calls of fewer were not measured to gain; those of a tenth of it lost.
 _CPU_OP_FLOPS = constant("bf16_cpu.least_operations").value
 # The slowest that a core was seen to multiply.
@@ -48,6 +45,7 @@ _ATTENTION_SLOWER = (
 # times as long as in fp32 where only SSE4.1 was allowed (five processes each).
 _LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 _UNLIMITED = ("", "ALL", "DEFAULT")
+_SAME = (1.0, 1.0)
 
 
 def forbidden(record: RankRecord | None) -> bool:
@@ -58,26 +56,62 @@ def forbidden(record: RankRecord | None) -> bool:
     return any(value not in _UNLIMITED and "BF16" not in value and "AMX" not in value for value in values)
 
 
-def on_cpu(trace: Trace, steps: Steps, matmuls: Matmuls, nesting: Nesting) -> tuple[float, float, float]:
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """How many times faster this machine runs calls in bf16 than in fp32, conversions included, least and most.
+
+    Measured by its calibration, with one thread. The more operations there are for each converted byte, the nearer a
+    product comes to what it gains without conversions.
+    """
+
+    small: tuple[float, float]
+    large: tuple[float, float]
+    convolution: tuple[float, float]
+
+    @classmethod
+    def of(cls, calibration: Calibration) -> Gains | None:
+        """The gains of a run's machine; None where they were not measured."""
+        small, large = calibration.core_bf16_product_times, calibration.core_bf16_large_product_times
+        convolution, plain = calibration.core_bf16_convolution_times, calibration.core_bf16_gflops
+        if small is None or large is None or convolution is None:
+            return None
+        # Without any conversion: the products of the calibration, in either format.
+        most = max(large.high, plain.high / calibration.core_fp32_gflops.low if plain else 0.0)
+        return cls((small.low, large.high), (large.low, most), (convolution.low, large.high))
+
+    def for_call(self, name: str, inputs: list[list[int]]) -> tuple[float, tuple[float, float]]:
+        """Operations of a call, and how many times faster bf16 makes it, least and most; 1 where it does not."""
+        done = flops(name, inputs)
+        if done < _CPU_OP_FLOPS:
+            return done, _SAME
+        if "convolution" in name:
+            return done, self.convolution if done >= _TIMED_CONVOLUTION else (1.0, self.convolution[1])
+        left, right = [shape for shape in inputs if len(shape) > 1][-2:]
+        numbers = math.prod(left) + math.prod(right) + math.prod(left[:-1]) * right[-1]
+        per_byte = done / (6 * numbers)  # 4 bytes read and 2 written, or the other way round
+        if per_byte < _TIMED:
+            return done, _SAME
+        return done, self.large if per_byte >= _LARGE else self.small
+
+
+def on_cpu(trace: Trace, steps: Steps, nesting: Nesting, gains: Gains) -> tuple[float, float, float]:
     """(time of fp32 products on a CPU that gain from bf16, least and most that it gives back), µs per step."""
-    if matmuls.on_device or matmuls.by_precision["fp32"] < 0.9 * matmuls.us:
-        return 0.0, 0.0, 0.0
     events = trace.events
     rows = np.flatnonzero(events.of(Category.CPU_OP) & (events.dims >= 0) & (steps.step_of(events.start_ns) >= 0))
     # One number for each kind of call: its name and its shapes.
     every_dims = len(events.dims_table)
     keys = events.name[rows].astype(np.int64) * every_dims + events.dims[rows]
     kinds, kind = np.unique(keys, return_inverse=True)
-    gains = [
-        _gain(events.names[key // every_dims], shapes(events.dims_table[key % every_dims])) for key in kinds.tolist()
+    known = [
+        gains.for_call(events.names[key // every_dims], shapes(events.dims_table[key % every_dims]))
+        for key in kinds.tolist()
     ]
-    gaining = np.flatnonzero(np.array([most > 1 for _, (_, most) in gains], bool)[kind])
+    gaining = np.flatnonzero(np.array([most > 1 for _, (_, most) in known], bool)[kind])
     spent = np.zeros(3)
     for of, row in zip(kind[gaining].tolist(), rows[gaining].tolist(), strict=True):
-        done, (least, most) = gains[of]
+        done, (least, most) = known[of]
         us = min(nesting.self_ns[row] / 1e3, done / _CPU_SLOW)
-        less, more = _CONVERTING_US if "convolution" in events.text(row) else (0.0, 0.0)
-        spent += us, us * (1 - 1 / least) - more, us * (1 - 1 / most) - less
+        spent += us, us * (1 - 1 / least), us * (1 - 1 / most)
     whole, low, high = (spent / steps.count).tolist()
     return whole, low, high
 
@@ -110,16 +144,3 @@ def where(trace: Trace, steps: Steps, matmuls: Matmuls, lines: Lines | None) -> 
     )
     found = lines.where_op(int(rows[np.argmax(events.dur_ns[rows])])) if len(rows) else None
     return (found,) if found else ()
-
-
-def _gain(name: str, inputs: list[list[int]]) -> tuple[float, tuple[float, float]]:
-    """Operations of a call, and how many times faster bf16 makes it, least and most; 1 where it does not."""
-    done = flops(name, inputs)
-    if done < _CPU_OP_FLOPS:
-        return done, (1.0, 1.0)
-    if "convolution" in name:
-        return done, _CONVOLUTION_GAIN
-    left, right = [shape for shape in inputs if len(shape) > 1][-2:]
-    numbers = math.prod(left) + math.prod(right) + math.prod(left[:-1]) * right[-1]
-    per_byte = done / (6 * numbers)  # 4 bytes read and 2 written, or the other way round
-    return done, next((gain for least, gain in _CPU_GAINS if per_byte >= least), (1.0, 1.0))

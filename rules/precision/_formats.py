@@ -7,8 +7,6 @@ from advisor.api import Device, Fix, Hardware, Matmuls, Missing, Settings, Treat
 # How many times faster matrix work becomes in TF32.
 _TF32_GAIN = constant("device.tf32_gain").range
 _HALF_GAIN = constant("device.half_gain").range
-# How many times faster products of 30 operations for each converted byte become.
-_CPU_GAIN = constant("bf16_cpu.product_gain").range
 # Peak of a format against that of fp32 from which on it is worth a change.
 _PEAK_WORTH_IT = constant("device.worthwhile_peak").value
 
@@ -55,7 +53,7 @@ _SWITCHES = (
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A faster format: how it is called, its gain (least, most), and the lines to change.
+    """A faster format: how it is called, its gain (least, most; on a CPU by call), and the lines to change.
 
     kinds: what of the matrix work it makes faster, words of `Matmuls.fp32_kinds`
     """
@@ -74,7 +72,7 @@ def faster(device: Device, settings: Settings, matmuls: Matmuls, least_us: float
     mixed = settings.autocast or is_mixed(matmuls)
     if not matmuls.on_device:
         # Unknown is not "has it": without the instructions bf16 is slower than fp32.
-        return _autocast("cpu", "bf16", _CPU_GAIN) if settings.cpu_bf16 and not mixed else None
+        return _autocast("cpu", "bf16", (1.0, 1.0)) if settings.cpu_bf16 and not mixed else None
     hardware = lookup(device.name, device.capability)
     if hardware is None:
         named = device.name or "this device"

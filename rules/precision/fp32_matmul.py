@@ -8,9 +8,9 @@ where its switch has an effect: for multiplications, and for convolutions if cuD
 not suggested if autocast is already on, or if more than a tenth of the matrix work runs in 16 bits; then only the
 products that are left in fp32 count, and are named. Where shapes are recorded, the time that memory takes to move what
 is multiplied is no gain: next to nothing is left for a product with an adapter of rank 16. On a CPU: calls
-with enough work to be worth converting, if neither the CPU nor the environment (`ONEDNN_MAX_CPU_ISA`) rules out the
-bf16 instructions. Fused attention of few tokens takes many times as long in bf16 there, in its backward pass; that is
-subtracted.
+with enough work to be worth converting, if the CPU has instructions for bf16, the environment (`ONEDNN_MAX_CPU_ISA`)
+does not rule them out, and the calibration of the machine has measured that such calls gain. Fused attention of few
+tokens takes many times as long in bf16 there, in its backward pass; that is subtracted.
 
 ## Why it costs time
 Tensor cores multiply TF32, bf16 or fp16 several times faster than the ordinary units multiply fp32, and 16-bit
@@ -60,7 +60,8 @@ from advisor.api import (
 
 from ..shared._words import each_step
 from ._calls_in_fp32 import beside, moving_us
-from ._cpu_bf16 import attention_us, forbidden, on_cpu, where
+from ._cpu_bf16 import Gains, attention_us, forbidden, on_cpu, where
+from ._cpu_bf16_examples import ON_CPU
 from ._formats import Way, faster, is_mixed
 
 # What takes less of the time is not named.
@@ -93,8 +94,18 @@ def check(
     if not matmuls.on_device and (settings.threads or 0) > (settings.cores or settings.threads or 0):
         # Threads that wait for a core: what products take then says nothing about their format.
         return
-    cpu = on_cpu(trace, steps, matmuls, nesting)
-    fp32_us = matmuls.by_precision["fp32"] if matmuls.on_device else cpu[0]
+    cpu = (0.0, 0.0, 0.0)
+    of_products_us = matmuls.by_precision["fp32"]
+    if (
+        not matmuls.on_device
+        and settings.cpu_bf16
+        and of_products_us >= max(0.9 * matmuls.us, min_share * steps.step_us)
+    ):
+        gains = Gains.of(price.added.calibration)
+        if gains is None:
+            raise Missing("how much faster this CPU multiplies in bf16 was not measured: it is by a calibration")
+        cpu = on_cpu(trace, steps, nesting, gains)
+    fp32_us = of_products_us if matmuls.on_device else cpu[0]
     if fp32_us < min_share * steps.step_us:
         if matmuls.fp32_share is None:
             raise Missing("the precision of matrix multiplications is not known; record with record_shapes=True")
@@ -159,7 +170,7 @@ def _outside_the_loss(trace: Trace, fix: Fix) -> Fix:
 
 def _how(way: Way, host_bound: bool, on_device: bool) -> str:
     if not on_device:
-        return "what bf16 gained in measured training steps on a CPU, by the arithmetic per byte to convert"
+        return "what bf16 gains on this machine by its calibration, by the arithmetic per byte to convert"
     least, most = way.gain
     said = f"matrix multiplications {least:.3g} to {most:.3g} times as fast in {way.name}, as published for trainings"
     if host_bound:
@@ -187,12 +198,6 @@ def _message(
 
 
 _LARGE = Ev("aten::mm", dims=[[512, 1024], [1024, 1024]], dtypes=["float", "float"])
-_FEW_ROWS = Ev("aten::mm", dims=[[16, 4096], [4096, 4096]], dtypes=["float", "float"])
-_SMALL = Ev("aten::mm", dims=[[4, 400], [400, 120]], dtypes=["float", "float"])
-_ON_CPU = "step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]"
-_ON_CPU_TOO = "step [1           ][2           ]\ncpu  [F  ][B  ][A] [F  ][B  ][A]"
-_HEADS = [32, 4, 16, 64]
-_ATTENTION = Ev("aten::_scaled_dot_product_flash_attention_for_cpu_backward", dims=[_HEADS] * 5, dtypes=["float"] * 5)
 _FP32 = {"dims": [[512, 1024], [1024, 1024]], "dtypes": ["float", "float"]}
 _BF16 = {"dims": [[512, 1024], [1024, 1024]], "dtypes": ["c10::BFloat16", "c10::BFloat16"]}
 _STEPS = """
@@ -338,56 +343,5 @@ EXAMPLES = [
         _drawn("A100", _BF16, Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel")),
         saves_us=None,
     ),
-    Example(
-        "fp32 on a CPU without bf16 instructions",
-        draw(_ON_CPU, us=1000, F=_LARGE, B=_LARGE),
-        facts={"settings": {"cpu_bf16": False, "matmul_precision_set": False}},
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "large fp32 products on a CPU with bf16 instructions",
-        draw(_ON_CPU, us=1000, F=_LARGE, B=_LARGE),
-        facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
-        saves_us=(4900, 7600),
-        says=("the CPU has instructions for bf16",),
-    ),
-    Example(
-        "the same beside attention of 16 tokens, which bf16 makes slower",
-        draw(_ON_CPU_TOO, us=1000, F=_LARGE, B=_LARGE, A=_ATTENTION),
-        facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "a little of such attention",
-        draw(_ON_CPU_TOO, us=1000, F=_LARGE, B=_LARGE, A=replace(_ATTENTION, fill=0.1)),
-        facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
-        saves_us=(0, 7000),
-        says=("the CPU has instructions for bf16",),
-    ),
-    Example(
-        "the same, where the environment forbids these instructions",
-        draw(_ON_CPU, us=1000, F=_LARGE, B=_LARGE),
-        facts={
-            "settings": {"cpu_bf16": True, "matmul_precision_set": False},
-            "environment": {"ONEDNN_MAX_CPU_ISA": "AVX2"},
-        },
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "16 rows against a large weight: converting the weight costs more than the product",
-        draw(_ON_CPU, us=1000, F=_FEW_ROWS, B=_FEW_ROWS),
-        facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "small products on the same CPU: converting them would cost more",
-        draw(_ON_CPU, us=1000, F=_SMALL, B=_SMALL),
-        facts={"settings": {"cpu_bf16": True, "matmul_precision_set": False}},
-        saves_us=None,
-        near_miss=True,
-    ),
+    *ON_CPU,
 ]
