@@ -42,8 +42,8 @@ def _cost(name: str, states: int) -> _Cost:
 
 
 _COSTS = {"Adam": _cost("adam", 2), "AdamW": _cost("adamw", 2), "SGD": _cost("sgd", 1), "Adagrad": _cost("adagrad", 1)}
-# A step of an optimizer that has nothing to do: hooks, groups, code that comes from memory.
-_STEP_US = constant("calls.optimizer_step_us").value
+# A step of an optimizer that has nothing to do: hooks, groups, code that comes from memory. The same in either form.
+_STEP_US = constant("calls.optimizer_step_us").range
 # Tensors of this many elements in the mean have a large one among them, whose ops fetch memory anew for each result;
 # state of so many elements in all is past the caches.
 _FAR, _ALL_FAR = 100_000, 4_000_000
@@ -73,8 +73,8 @@ def fused_us(one: Optimizer, threads: int) -> tuple[float, float] | None:
 def _fused(cost: _Cost, tensors: int, elements: float, threads: int) -> tuple[float, float]:
     # Threads share the elements at best.
     return (
-        _STEP_US + cost.fused_us[0] * tensors + cost.fused_ns[0] / max(threads, 1) * elements / 1e3,
-        _STEP_US + cost.fused_us[1] * tensors + cost.fused_ns[1] * elements / 1e3,
+        _STEP_US[0] + cost.fused_us[0] * tensors + cost.fused_ns[0] / max(threads, 1) * elements / 1e3,
+        _STEP_US[1] + cost.fused_us[1] * tensors + cost.fused_ns[1] * elements / 1e3,
     )
 
 
@@ -85,8 +85,8 @@ def _share(cost: _Cost, one: Optimizer, threads: int) -> tuple[float, float] | N
     far = elements / one.tensors >= _FAR or elements >= _ALL_FAR
     fastest_ns, slowest_ns = (cost.element_ns[1], cost.far_ns) if far else cost.element_ns
     loop = (
-        _STEP_US + cost.tensor_us * one.tensors + fastest_ns * elements / 1e3,
-        _STEP_US + cost.tensor_us * one.tensors + slowest_ns * elements / 1e3,
+        _STEP_US[1] + cost.tensor_us * one.tensors + fastest_ns * elements / 1e3,
+        _STEP_US[0] + cost.tensor_us * one.tensors + slowest_ns * elements / 1e3,
     )
     fused = _fused(cost, one.tensors, elements, threads)
     return fused[0] / loop[1], min(fused[1] / loop[0], 1.0)
