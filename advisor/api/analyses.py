@@ -73,6 +73,7 @@ from advisor.analyses.step.thread_use import ThreadUse
 from advisor.analyses.work.kernel_work import KernelWork, WorkGroup
 from advisor.analyses.work.matmuls import Matmuls
 from advisor.analyses.work.op_costs import alike, operations_of, work_of
+from advisor.analyses.work.op_payload import beyond_calls
 from advisor.analyses.work.op_work import element_counts, flops, shapes
 from advisor.analyses.work.operands import (
     backward_of,
@@ -195,6 +196,7 @@ __all__ = [
     "alike",
     "backward_of",
     "backward_passes",
+    "beyond_calls",
     "by_dims",
     "callers_above",
     "calm",

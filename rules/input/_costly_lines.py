@@ -21,6 +21,7 @@ from advisor.api import (
 )
 
 from ..shared._places import place
+from ._sample_ops import FOR_THE_BATCH
 
 # Python that nobody can avoid stays below this share of the step, line by line, in scripts without a fault.
 _MATERIAL = 0.10
@@ -36,6 +37,13 @@ _CHEAPER = Fix(
 )
 
 
+_NEEDED = "nothing, if each sample needs it"
+_ONCE_PER_BATCH = (
+    "tensor ops run once per batch, and what they take beyond the call itself remains, or three tenths, as in measured "
+    "rewrites of loops"
+)
+# Less of the step than this is no reason to run ops elsewhere.
+_WORTH = 0.02
 _Place = tuple[str, int]
 
 
@@ -44,13 +52,14 @@ class CostlyLines:
     """Lines that each take a material part of the step inside its fetches.
 
     us: of each, at most, un-profiled µs; fetch_us: of all fetches of a step; below: of the functions that they call the
-    line that takes most
+    line that takes most; at_once_us: what goes at least if the tensor ops of samples run once per batch
     """
 
     sources: tuple[Source, ...]
     us: tuple[float, ...]
     fetch_us: float
     below: tuple[Source, ...] = ()
+    at_once_us: float = 0.0
 
     @property
     def said(self) -> str:
@@ -61,18 +70,29 @@ class CostlyLines:
     @property
     def fix(self) -> Fix:
         """What to do with them."""
-        return _CHEAPER
+        return FOR_THE_BATCH if self.at_once_us else _CHEAPER
 
     def within(self, made_us: float) -> CostlyLines:
         """The same where a batch takes no longer, in the median: the few recorded steps may have been slow ones."""
         factor = min(made_us / sum(self.us), 1.0)
-        return replace(self, us=tuple(us * factor for us in self.us), fetch_us=max(self.fetch_us * factor, made_us))
+        return replace(
+            self,
+            us=tuple(us * factor for us in self.us),
+            fetch_us=max(self.fetch_us * factor, made_us),
+            at_once_us=self.at_once_us * factor,
+        )
+
+    def with_ops(self, at_once_us: float, step_us: float) -> CostlyLines:
+        """The same, where so much goes if tensor ops of samples run once per batch."""
+        return replace(self, at_once_us=at_once_us if at_once_us >= _WORTH * step_us else 0.0)
 
     def saving(self, price: Price) -> Saving:
-        """At most all that they take: what a line needs at least is not known."""
+        """At most all that they take; what a line needs at least is known of lines of tensor ops only."""
         us = sum(self.us)
-        how = "high: the time of these lines and what they evict from the caches; low: nothing, if each sample needs it"
-        return price.of_us(0.0, us + refill_us(price.scale.step_us - us), how)
+        least_us = min(self.at_once_us, us)
+        low = _ONCE_PER_BATCH if least_us else _NEEDED
+        how = f"high: the time of these lines and what they evict from the caches; low: {low}"
+        return price.of_us(least_us, us + refill_us(price.scale.step_us - us), how)
 
 
 def costly_lines(

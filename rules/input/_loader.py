@@ -25,6 +25,7 @@ from ..shared._batches import Batch, batch
 from ..shared._places import first_of, workers_at
 from ..shared._words import loader_call, percent
 from ._costly_lines import CostlyLines, costly_lines
+from ._sample_ops import at_once_us
 from ._uneven_waits import UnevenWaits, uneven_waits
 
 
@@ -73,6 +74,9 @@ class Seen:
         deprofiled = price.deprofiled
         costly = costly_lines(costs, waits, facts, deprofiled, price.scale) if workers == 0 else None
         made = batch(facts, waits, price.ops.trace, price.ops.nesting)
+        if costly:
+            of_lines = min(sum(costly.us) / max(costly.fetch_us, 1e-9), 1.0)
+            costly = costly.with_ops(at_once_us(price, waits, facts, of_lines), price.scale.step_us)
         if costly and made is not None:
             costly = costly.within(made.us)
         where = where_of(costs, waits, workers, deprofiled, costly, facts)
