@@ -18,6 +18,7 @@ batches are cheap to load.
 
 ## When to leave it
 Step times that are even although there are more threads than cores: workers that sleep most of the time do no harm.
+Nothing is said where the fastest steps are hardly faster than the ordinary one, or steps differ as much by chance.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Loader,
     LoaderFacts,
     OpRow,
     Ops,
@@ -59,7 +61,8 @@ CONFIRMED = "measured pairs: a small CNN on two cores with two workers, batch 4 
 
 # Least share of median less fast tenth that fewer threads give back.
 _SEEN_RECOVERED = constant("share.oversubscribed").value
-
+# Less of the step, beyond what steps differ by of their own, could not be seen after the change.
+_FELT = 0.05
 
 # More threads than cores, measured on two cores for three models: what the threads above the cores' number took of the
 # step, least and most, by threads per core. Between these by the logarithm; beyond, the last.
@@ -106,9 +109,10 @@ def check(
     times = scale.unprofiled
     if use.mean_to_median is None or use.p90_to_median is None or not (times.median and times.mean and times.p10):
         return
-    if use.p90_to_median < min_spread and use.mean_to_median < min_tail:
-        return
     spread_us = max(times.median - times.p10, 0.0)
+    felt = _SEEN_RECOVERED * spread_us >= (_FELT + (scale.repeats or 0.0)) * scale.step_us
+    if (use.p90_to_median < min_spread and use.mean_to_median < min_tail) or not felt:
+        return
     threads = max(1, (use.cores - use.ranks * use.workers) // use.ranks)
     yield Finding(
         message=_message(use, times.median, times.mean, times.p90 or times.median),
@@ -150,11 +154,21 @@ def _other_cause(
         return False
     if record and respawned(facts, scale, record.steps) is not None:
         return True
-    if facts.sample_us is None or not facts.batch_size:
+    cores = _worker_cores(facts, record, scale)
+    if cores is None:
         return False
-    cores = (facts.batch_size * facts.sample_us + (facts.collate_us or 0.0)) / scale.step_us
     waited = breakdown.share("input")
     return cores < _AT_WORK or (cores > _PACE and waited > _WAITED)
+
+
+def _worker_cores(facts: Loader, record: RankRecord | None, scale: Scale) -> float | None:
+    """How many cores the workers need together: by what a batch takes them, else by their CPU time; None if unknown."""
+    if facts.sample_us is not None and facts.batch_size:
+        return (facts.batch_size * facts.sample_us + (facts.collate_us or 0.0)) / scale.step_us
+    vitals = record.vitals if record else None
+    if vitals is None or not vitals.timed_us or not vitals.children or vitals.children_cpu_us is None:
+        return None
+    return vitals.children_cpu_us / vitals.timed_us
 
 
 def _shareable(ops: Ops) -> list[OpRow]:
@@ -209,6 +223,7 @@ _STEPS = "step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]"
 _LONG = Ev("aten::mm", dims=[[256, 1024], [1024, 1024]], dtypes=["float", "float"])
 _UNEVEN = [2000.0, 2100.0, 2200.0, 2900.0, 3000.0, 3000.0, 3100.0, 3200.0, 4800.0, 60000.0]
 _EVEN = [2200.0, 2190.0, 2210.0, 2200.0, 2205.0, 2195.0, 2200.0, 2210.0, 2190.0, 2200.0]
+_WITH_A_TAIL = [*_EVEN, 60000.0]
 _TWO_CORES = {"cores": 2, "threads": 2}
 
 
@@ -238,6 +253,24 @@ EXAMPLES = [
             **_facts(_TWO_CORES, 2, _UNEVEN),
             "loaders": [{"num_workers": 2, "batch_size": 32, "sample_us": 2.0, "collate_us": 50.0}],
         },
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "uneven steps, and spawned workers whose processes hardly run: what a sample takes them is not known",
+        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
+        facts={
+            **_facts(_TWO_CORES, 2, _UNEVEN),
+            "loaders": [{"num_workers": 2, "batch_size": 32}],
+            "vitals": {"timed_us": 100_000.0, "children": 2, "children_cpu_us": 2_000.0},
+        },
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "steps that differ by less than could be told from chance after the change",
+        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
+        facts=_facts(_TWO_CORES, 2, _WITH_A_TAIL),
         saves_us=None,
         near_miss=True,
     ),
