@@ -51,10 +51,10 @@ def at_once_us(price: Price, waits: InputWaits, facts: Loader | None, of_lines: 
     rows = _within(price, waits.rows)
     if beyond_ns is None or len(rows) < size * len(waits.rows) or _alike(events, rows, size * len(waits.rows)) < _ALIKE:
         return 0.0
-    plain_us = next((part.plain_us for part in known.parts if part.name == "fetch"), 0.0)
     python_us = ops.steps.per_step_us(total(intersect(waits.spans, known.python)))
+    fetching = known.in_part("fetch", waits.us, len(rows) / ops.steps.count, python_us)
     stays_us = ops.steps.per_step_us(float(beyond_ns[rows].sum())) + python_us
-    taken_us = max(plain_us - (1 - of_lines) * waits.us, 0.0)
+    taken_us = max(known.us(fetching)[0] - (1 - of_lines) * waits.us, 0.0)
     return min(taken_us * (1 - MOST_KEPT), max(taken_us - stays_us, 0.0)) * (1 - 1 / size)
 
 

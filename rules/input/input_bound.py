@@ -63,6 +63,7 @@ from ._cpu_loader import on_cpu
 from ._cpu_loader_examples import ON_CPU
 from ._loader import Seen
 from ._picture_examples import ON_PICTURES
+from ._sample_ops_examples import ON_SAMPLES
 from ._workers_advice import beside_the_step, in_time
 
 CONFIRMED = (
@@ -270,4 +271,5 @@ EXAMPLES = [
     ),
     *ON_CPU,
     *ON_PICTURES,
+    *ON_SAMPLES,
 ]
