@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
@@ -19,7 +20,7 @@ from advisor.analyses.work.op_work import NUMBER_BYTES, Shape, flops, has_batch,
 from advisor.calibration.calibration import Calibration
 from advisor.computed import Missing
 from advisor.constants import constant
-from advisor.trace.events import Category, Mask, Trace
+from advisor.trace.events import Category, Ints, Mask, Trace
 from advisor.trace.numbers import numbered
 
 # What a matrix product or convolution may take besides its work: dispatch, packing, waking threads.
@@ -103,7 +104,8 @@ class Written:
 class _Calls:
     """All calls of one kind in the steps: one op on inputs of the same shapes.
 
-    outer  whether they hold other ops;  took_us: in all, without those
+    outer  whether they hold other ops;  took_us: in all, without those (of what every step has: as in the middle step,
+           so that a step in which other processes had the cores does not decide)
     """
 
     name: str
@@ -124,10 +126,23 @@ def _calls(host: Host) -> Iterator[_Calls]:
     every_dims = len(events.dims_table)
     keys = (events.name[rows].astype(np.int64) * every_dims + events.dims[rows]) * 2 + holds_op[rows]
     found, kind, counts = np.unique(keys, return_inverse=True, return_counts=True)
-    own_us = np.bincount(kind.ravel(), weights=host.nesting.self_ns[rows] / 1e3)
+    own_us = _usual_us(
+        kind.ravel(), host.steps.step_of(events.start_ns)[rows], host.nesting.self_ns[rows], host.steps.count
+    )
     for key, number, took_us in zip(found.tolist(), counts.tolist(), own_us.tolist(), strict=True):
         name, dims = divmod(key // 2, every_dims)
         yield _Calls(events.names[name], shapes(events.dims_table[dims]), bool(key % 2), number, took_us)
+
+
+def _usual_us(kind: Ints, step: Ints, took_ns: Ints, steps: int) -> npt.NDArray[np.float64]:
+    """µs of each kind in all steps: that of the middle step in each of them, where every step has the kind."""
+    kinds = int(kind.max()) + 1 if len(kind) else 0
+    known = step >= 0
+    cell = kind[known] * steps + step[known]
+    took = np.bincount(cell, weights=took_ns[known] / 1e3, minlength=kinds * steps).reshape(kinds, steps)
+    seen = np.bincount(cell, minlength=kinds * steps).reshape(kinds, steps)
+    whole = np.bincount(kind, weights=took_ns / 1e3, minlength=kinds)
+    return np.where((seen > 0).all(axis=1), np.median(took, axis=1) * steps, whole) if steps and kinds else whole
 
 
 def work_us(host: Host, batch: int) -> tuple[float, float]:

@@ -179,6 +179,21 @@ def test_a_busy_machine_is_not_taken_for_fixed_cost():
         split_of(4, 256).get(BatchSplit)
 
 
+def test_a_step_in_which_others_had_the_cores_does_not_decide():
+    """Of three steps one has its layer take four times as long: what grows with the batch is that of the others."""
+    even, held = "[F   ][G              ][O     ]", "[F              ][G   ][O     ]"
+    facts = {"loaders": [{"batch_size": 4, "num_workers": 0}], "settings": {"cores": 1, "threads": 1}}
+
+    def slowest(middle: str) -> float:
+        steps = "".join(f"[{number}{' ' * (len(even) - 1)}]" for number in (1, 2, 3))
+        lane = "".join(f"{ops:<{len(even) + 2}}" for ops in (even, middle, even))
+        first, second = Ev("aten::relu", dims=[[4, 256, 256]]), Ev("aten::tanh", dims=[[512]])
+        drawing = draw(f"step {steps}\ncpu  {lane}", us=100, F=first, G=second, O="Optimizer.step#SGD.step")
+        return computed(Example("drawn", drawing, None, facts=facts)).get(BatchSplit).per_sample_us[1]
+
+    assert slowest(held) == pytest.approx(slowest(even), rel=0.05)
+
+
 def test_ops_that_run_once_per_sample_may_grow_with_the_batch():
     loop = Ev("aten::mul", times=8, dims=[[512], [512]])
     drawing = draw(
