@@ -18,7 +18,7 @@ batches are cheap to load.
 
 ## When to leave it
 Step times that are even although there are more threads than cores: workers that sleep most of the time do no harm.
-Nothing is said where the fastest steps are hardly faster than the ordinary one, or steps differ as much by chance.
+This is not reported if the fastest steps are hardly faster than the ordinary one, or steps differ as much by chance.
 """
 
 from __future__ import annotations

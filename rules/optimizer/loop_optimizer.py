@@ -17,8 +17,9 @@ compiled function, which fuses both ways.
 
 ## When to leave it
 Plain SGD without momentum on a CPU: it has one op per parameter, and fusing gains nothing. An update that takes little
-of a step on a CPU: where what `fused=True` saves at least is less than 5 % beyond what steps differ by of their own,
-nothing is said. `foreach=True` needs as much extra memory as the gradients, which may be why it was disabled.
+of a step on a CPU: it is not reported if what `fused=True` saves at least is less than 5 % of the step beyond what
+steps differ by of their own. `foreach=True` needs as much extra memory as the gradients, which may be why it was
+disabled.
 """
 
 from __future__ import annotations

@@ -60,8 +60,7 @@ def forbidden(record: RankRecord | None) -> bool:
 class Gains:
     """How many times faster this machine runs calls in bf16 than in fp32, conversions included, least and most.
 
-    Measured by its calibration, with one thread. The more operations there are for each converted byte, the nearer a
-    product comes to what it gains without conversions.
+    Measured by its calibration, with one thread: least if all inputs and the result are converted, most if none is.
     """
 
     small: tuple[float, float]
@@ -75,9 +74,9 @@ class Gains:
         convolution, plain = calibration.core_bf16_convolution_times, calibration.core_bf16_gflops
         if small is None or large is None or convolution is None:
             return None
-        # Without any conversion: the products of the calibration, in either format.
+        # Without any conversion, as between two layers in bf16: the products of the calibration in either format.
         most = max(large.high, plain.high / calibration.core_fp32_gflops.low if plain else 0.0)
-        return cls((small.low, large.high), (large.low, most), (convolution.low, large.high))
+        return cls((small.low, most), (large.low, most), (convolution.low, most))
 
     def for_call(self, name: str, inputs: list[list[int]]) -> tuple[float, tuple[float, float]]:
         """Operations of a call, and how many times faster bf16 makes it, least and most; 1 where it does not."""
