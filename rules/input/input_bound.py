@@ -25,7 +25,8 @@ JPEG files are decoded at 1/2, 1/4 or 1/8 of their size if `picture.draft("RGB",
 are read (a random crop needs a larger size than the one it ends in); of other formats, store smaller copies once. The
 finding names the lines that take most of the time; without a free core it gives their time, which is the most that
 they can save. A dataset that is a tensor in memory needs no workers; for large batches, index once per batch instead
-of once per sample. Indices are drawn in the training process even with workers: a sampler should draw those of an
+of once per sample. Tensor ops that are the same for each sample run once on the batch after it was loaded; random
+choices are then the same for the whole batch. Indices are drawn in the training process even with workers: a sampler should draw those of an
 epoch with one call. Keep the loader's iterator: `next(iter(loader))` shuffles all indices and starts all workers for a
 single batch.
 

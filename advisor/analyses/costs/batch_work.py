@@ -141,8 +141,11 @@ def _usual_us(kind: Ints, step: Ints, took_ns: Ints, steps: int) -> npt.NDArray[
     cell = kind[known] * steps + step[known]
     took = np.bincount(cell, weights=took_ns[known] / 1e3, minlength=kinds * steps).reshape(kinds, steps)
     seen = np.bincount(cell, minlength=kinds * steps).reshape(kinds, steps)
-    whole = np.bincount(kind, weights=took_ns / 1e3, minlength=kinds)
-    return np.where((seen > 0).all(axis=1), np.median(took, axis=1) * steps, whole) if steps and kinds else whole
+    whole: npt.NDArray[np.float64] = np.bincount(kind, weights=took_ns / 1e3, minlength=kinds).astype(np.float64)
+    if steps and kinds:
+        everywhere = (seen > 0).all(axis=1)
+        whole[everywhere] = np.median(took[everywhere], axis=1) * steps
+    return whole
 
 
 def work_us(host: Host, batch: int) -> tuple[float, float]:
