@@ -23,12 +23,12 @@ the rest of the step), and at most the number of free cores. If no core is free,
 images, move normalization and augmentation to the device, collate a batch with one op instead of element by element.
 JPEG files are decoded at 1/2, 1/4 or 1/8 of their size if `picture.draft("RGB", size)` is called before their pixels
 are read (a random crop needs a larger size than the one it ends in); of other formats, store smaller copies once. The
-finding names the lines that take most of the time; without a free core it gives their time, which is the most that
-they can save. A dataset that is a tensor in memory needs no workers; for large batches, index once per batch instead
-of once per sample. Tensor ops that are the same for each sample run once on the batch after it was loaded; random
-choices are then the same for the whole batch. Indices are drawn in the training process even with workers: a sampler should draw those of an
-epoch with one call. Keep the loader's iterator: `next(iter(loader))` shuffles all indices and starts all workers for a
-single batch.
+finding names the lines that take most of the time; without a free core it gives their time, which is the most that they
+can save. A dataset that is a tensor in memory needs no workers; for large batches, index once per batch instead of once
+per sample. Tensor ops that are the same for each sample run once on the batch after it was loaded; random choices are
+then the same for the whole batch. Indices are drawn in the training process even with workers: a sampler should draw
+those of an epoch with one call. Keep the loader's iterator: `next(iter(loader))` shuffles all indices and starts all
+workers for a single batch.
 
 ## When to leave it
 A dataset that is too large to be kept prepared, on a machine without a free core. A short wait at the start of each
