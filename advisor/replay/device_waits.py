@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.classify import rows_named
 from advisor.replay.queues import Queues
@@ -46,8 +46,7 @@ def blocking_copies(trace: Trace, work: Work, opens: int) -> Mask:
     return np.asarray(is_copy & on_host & ~pinned & (events.end_ns[call] - opens >= work.start))
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(Struct, frozen=True):
     """A host call that waits for work: its row, and the works (indices) it waits for (none = it did not wait)."""
 
     row: int
@@ -96,8 +95,7 @@ def _event_work(queues: Queues, says: int, start: int, stop: int) -> tuple[list[
     return [max(done, key=lambda at: int(queues.end[at]))] if done else [], True
 
 
-@dataclass(frozen=True, slots=True)
-class StreamWaits:
+class StreamWaits(Struct, frozen=True):
     """Pairs of works: `target` waits for `source` of another stream; `inferred` of them are not stated by the trace.
 
     across   pairs (work, queue): what the queue gets first after the window waits for this work of another queue
@@ -175,8 +173,7 @@ def _coincidences(queues: Queues) -> Iterator[tuple[int, int]]:
                 yield source, target
 
 
-@dataclass(frozen=True, slots=True)
-class FullQueue:
+class FullQueue(Struct, frozen=True):
     """Launches that find their queue full: `launch` (a work's index) waits until `place` (an earlier work) is done."""
 
     launch: Ints

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.trace.events import Ints
 
@@ -25,8 +25,7 @@ class Why(IntEnum):
     LOADER = 6  # the loop waits for a batch of the loader's workers
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Edges:
+class Edges(Struct, frozen=True, eq=False):
     """Dependencies: `target` is ready no earlier than `lag` ns after `source` is done.
 
     Work is numbered from 0, host points follow: the index of a point plus the number of work nodes.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.replay.edges import Floats, Why
 from advisor.replay.graph import Graph
@@ -17,8 +18,7 @@ from advisor.trace.intervals import EMPTY, Intervals, overlap_of_each, union
 What = Literal["remove", "scale", "move", "unsync", "fuse"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Edit:
+class Edit(Struct, frozen=True, eq=False):
     """One change. Make it with the functions below; edits may be combined in any order.
 
     what      remove | scale | move | unsync | fuse
@@ -79,8 +79,7 @@ def fuse(rows: Ints, into: int = 1) -> Edit:
     return Edit("fuse", rows, EMPTY, min(into / max(len(rows), 1), 1.0))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Edited:
+class Edited(Struct, frozen=True, eq=False):
     """Each of several weights after edits, and the least that a step can take for work that was moved aside, ns."""
 
     weights: Sequence[Weights]

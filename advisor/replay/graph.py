@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
@@ -22,8 +21,7 @@ from advisor.trace.events import Ints, Trace
 from advisor.trace.numbers import distinct
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Graph:
+class Graph(Struct, frozen=True, eq=False):
     """What a window of whole steps did and what waited for what. Times in ns from the start of the window.
 
     work, points, edges   the nodes and what holds them back besides the order of their own queue

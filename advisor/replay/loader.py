@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.trace.events import Category, Trace
 
@@ -15,8 +14,7 @@ _SHORTEST_WAIT_NS = 100_000
 _SMALLEST_SHARE = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitedBatch:
+class AwaitedBatch(Struct, frozen=True):
     """A batch made by the workers. Times in ns from the start of the window.
 
     making      how long the workers made it, since the batch before
@@ -30,8 +28,7 @@ class AwaitedBatch:
     own: int
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitedBatches:
+class AwaitedBatches(Struct, frozen=True):
     """Batches that the loop waited for, and what of the next one was made before the window closed, ns."""
 
     awaited: tuple[AwaitedBatch, ...] = ()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.replay.graph import Graph
 from advisor.replay.stretches import Piece, pieces
 from advisor.trace.events import Ints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Held:
+class Held(Struct, frozen=True, eq=False):
     """Edges by the nodes that they hold back: one of each node, then the further ones of the few that have several.
 
     node, edge   visited nodes that wait, and an edge of each
@@ -39,8 +37,7 @@ class Held:
         return cls(node[one], edges[one], other, node[further], edges[further], source_slot[edges[further]])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PlayOrder:
+class PlayOrder(Struct, frozen=True, eq=False):
     """A graph prepared for playing: only works and waiting points are visited, in an order that respects all edges.
 
     Positions: first one slot per queue (where it stands when the pass begins), then the visited nodes in order.

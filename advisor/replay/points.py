@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.trace.events import Ints, Mask
 
@@ -24,8 +24,7 @@ class Kind(IntEnum):
     FETCH = 7  # a batch from the loader's workers has arrived
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Points:
+class Points(Struct, frozen=True, eq=False):
     """Points sorted by thread and time. Times in ns from the start of the window.
 
     thread  index of the host queue, 0 = the loop's thread

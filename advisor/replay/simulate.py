@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.replay.edges import Floats
 from advisor.replay.graph import Graph
@@ -50,8 +51,7 @@ def weights_of(graph: Graph) -> Weights:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Played:
+class Played(Struct, frozen=True, eq=False):
     """Ends of all works and times of all points, ns from the start of the window."""
 
     work_end: Floats

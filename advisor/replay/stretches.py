@@ -8,10 +8,10 @@ end = c + running maximum of (ready + own - c). A host that runs ahead of its de
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.replay.edges import Floats
 from advisor.replay.walk import walk
@@ -21,8 +21,7 @@ from advisor.trace.events import Ints
 SHORTEST = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """Visited nodes start to end - 1 of a plan.
 
     chains   of a stretch: (start, end) of the nodes of each queue, which stand together.
@@ -75,8 +74,7 @@ def _bounds(latest: Ints) -> Ints:
     return np.array([*cuts, len(latest)])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class Rows(Struct, frozen=True, eq=False):
     """What holds each visited node back, as numbers: `max(done[before] + after, done[other] + lag) + own`, in ns.
 
     more, more_slot, more_lag   further edges of the few nodes that have several: node, source and delay, by node

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.trace.events import Category, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, subtract
@@ -18,8 +18,7 @@ _PAUSE_NS = 100_000
 _WAITED_SHARE = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Burst:
+class Burst(Struct, frozen=True):
     """A stretch of work of a thread besides the loop's, ns from the start of the window.
 
     joined  the loop's thread did nothing meanwhile: it waited for the burst to end (a backward, for example)

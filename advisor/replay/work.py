@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.constants import constant
 from advisor.trace.events import Category, Ints, Mask, Trace
@@ -20,8 +19,7 @@ _USUAL_LAUNCH_NS = 500.0 * sum(constant("device.launch_delay_us").range)
 _ENOUGH = 5
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Work:
+class Work(Struct, frozen=True, eq=False):
     """Device work, sorted by queue (one per stream) and start. Times in ns from the start of the window.
 
     row      event rows
@@ -102,8 +100,7 @@ def _seen_before(linked: Mask, queue: Ints) -> Mask:
     return np.asarray(total - before > 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Delays:
+class Delays(Struct, frozen=True):
     """What lies between a launch and its work, one value each for the whole trace, ns.
 
     launch  from the end of the launch call to the start of the work, on an empty stream (negative where kernels start

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.api import (
     Category,
@@ -14,7 +15,6 @@ from advisor.api import (
     Steps,
     Trace,
     constant,
-    dataclass,
     dims_of,
     dtypes_of,
     sizes,
@@ -25,8 +25,7 @@ _CALL_US = constant("calls.recorded_op_us").value
 _WHOLE_NUMBERS = ("long int", "int")
 
 
-@dataclass(frozen=True, slots=True)
-class PaddedBatch:
+class PaddedBatch(Struct, frozen=True):
     """A padded batch: its samples, its longest one before the padding, and the length that the model saw.
 
     row  the op that padded it, or the one that looked it up where it came padded

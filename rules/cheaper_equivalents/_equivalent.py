@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Finding, Fix, Lines, Price, Saving, Severity, Source, dataclass, duration, edits, less_by, total
+from advisor.api import Finding, Fix, Lines, Price, Saving, Severity, Source, duration, edits, less_by, total
 
 from ..shared._places import first_line, place
 from ..shared._words import percent

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from advisor.api import Events, ObservedOps, Price, dataclass, dims_of, sizes, starts_in
+from advisor.api import Events, ObservedOps, Price, dims_of, sizes, starts_in
 
 from ._equivalent import Ints
 
@@ -27,8 +28,7 @@ Shape = tuple[int, ...]
 _Known = tuple[Shape, int, int]  # as of `Buffer`: shape, new rows, axis
 
 
-@dataclass(frozen=True, slots=True)
-class Buffer:
+class Buffer(Struct, frozen=True):
     """A buffer that is joined anew: its shape, rows that are new each time, and the ops: the cat, then each copy.
 
     axis: along which it is joined; what lies along the others is a row

@@ -7,8 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from advisor.api import Events, backward_passes, dataclass, dims_of, sizes
+from advisor.api import Events, backward_passes, dims_of, sizes
 
 from ._equivalent import Ints
 
@@ -24,8 +25,7 @@ _NUMBERS = 2
 _TRIED = 8
 
 
-@dataclass(frozen=True, slots=True)
-class FilledTable:
+class FilledTable(Struct, frozen=True):
     """A tensor that one backward pass takes apart. calls: engine calls; copies: the copy of the gradient in each."""
 
     shape: Shape

@@ -25,6 +25,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import Struct
+
 from advisor.api import (
     BACKWARD,
     FORWARD,
@@ -37,7 +39,6 @@ from advisor.api import (
     Price,
     RankRecord,
     constant,
-    dataclass,
     draw,
     duration,
     together,
@@ -61,8 +62,7 @@ _FIX = Fix(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Counts:
+class _Counts(Struct, frozen=True):
     """One loop that counts: its lines, those that count first, then its statements; passes per step."""
 
     lines: tuple[LineCost, ...]

@@ -23,7 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import Example, Finding, Fix, Lines, ObservedOps, Price, constant, dataclass
+from msgspec import Struct
+
+from advisor.api import Example, Finding, Fix, Lines, ObservedOps, Price, constant
 
 from ..shared._words import count, plural
 from ._equivalent import Equivalent, Ints, rows_of, worth
@@ -44,8 +46,7 @@ _FEW, _LEFT_OF_FEW = 100, constant("topk.of_few").range
 _LEFT_OF_CALL = constant("topk.of_short_call").range
 
 
-@dataclass(frozen=True, slots=True)
-class _Sort:
+class _Sort(Struct, frozen=True):
     """A sort of which a part is read. rows: where it stands in the profiled steps; read, of: elements."""
 
     rows: Ints

@@ -24,8 +24,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from advisor.api import Example, Finding, Fix, Lines, Price, dataclass, dims_of, sizes
+from advisor.api import Example, Finding, Fix, Lines, Price, dims_of, sizes
 
 from ..shared._words import count, plural
 from ._equivalent import Equivalent, rows_of, worth
@@ -76,8 +77,7 @@ def check(
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Permutation:
+class _Permutation(Struct, frozen=True):
     """row: of the op; of: how many numbers it draws; taken: how many of them are taken, None where not known."""
 
     row: int

@@ -6,14 +6,15 @@ import re
 from collections import Counter
 from typing import Any
 
-from advisor.api import RankRecord, Source, dataclass
+from msgspec import Struct
+
+from advisor.api import RankRecord, Source
 
 # A message is one line; the reasons of the compiler go on for ten.
 _LONGEST = 90
 
 
-@dataclass(frozen=True, slots=True)
-class Recompile:
+class Recompile(Struct, frozen=True):
     """One recompilation: of which frame, because of which guard, and at which line, where it is said."""
 
     frame: str

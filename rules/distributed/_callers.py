@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.api import (
     Callers,
@@ -21,7 +22,6 @@ from advisor.api import (
     RankRecord,
     Source,
     data_size,
-    dataclass,
     duration,
 )
 
@@ -167,8 +167,7 @@ _SELDOM = Fix(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Line:
+class _Line(Struct, frozen=True, eq=False):
     """Collectives of one line. at: their places in the script's `CallerTime`;  op: as torch.distributed calls it."""
 
     where: Source | None

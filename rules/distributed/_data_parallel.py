@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ from advisor.api import (
     RankRecord,
     Saving,
     Trace,
-    dataclass,
     duration,
     edits,
 )

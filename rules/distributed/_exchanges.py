@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from advisor.api import Meetings, Ranks, dataclass
+from advisor.api import Meetings, Ranks
 
 Floats = npt.NDArray[np.float64]
 # So much of the waiting is for the rank with the most numbers, or its numbers are not the reason. A wait counts as long
@@ -13,8 +14,7 @@ Floats = npt.NDArray[np.float64]
 _TELLS, _USUAL = 0.6, 75
 
 
-@dataclass(frozen=True, slots=True)
-class Uneven:
+class Uneven(Struct, frozen=True):
     """Exchanges (all-to-all) whose largest part is well above the mean one. Profiled µs per step.
 
     exchanges, of   how many a step are uneven, of all exchanges a step

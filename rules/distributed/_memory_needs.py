@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from advisor.api import RankRecord, data_size, dataclass
+from msgspec import Struct
+
+from advisor.api import RankRecord, data_size
 
 # Numbers that an optimizer keeps for each parameter, as its documentation says: (fewest, most). SGD keeps one with
 # momentum and none without, RMSprop up to three.
@@ -18,8 +20,7 @@ _STATE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """Bytes on one device where every device holds the whole model.
 
     parameters, gradients (of the same format), optimizer (fewest);  name: of the optimizer

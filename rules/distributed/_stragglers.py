@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import statistics
 
-from advisor.api import Fix, Ranks, Source, dataclass, duration
+from msgspec import Struct
+
+from advisor.api import Fix, Ranks, Source, duration
 
 from ..shared._words import count
 
@@ -28,8 +30,7 @@ _AS_MUCH = 3.0
 _MAIN = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """What a rank does more than the median of the others, profiled µs per step.
 
     id: a key of CAUSES; data (its batches are larger), gc, or mixed;  computing: the part of it in computation

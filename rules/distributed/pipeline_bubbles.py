@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.api import (
     BACKWARD,
@@ -40,7 +41,6 @@ from advisor.api import (
     Passes,
     Ranks,
     Saving,
-    dataclass,
     draw,
     duration,
 )
@@ -53,8 +53,7 @@ _MOSTLY = 0.5
 _COMPUTING = ("compute", "forward", "backward")
 
 
-@dataclass(frozen=True, slots=True)
-class _Pipeline:
+class _Pipeline(Struct, frozen=True):
     """Stages, micro-batches of a step, computing of each rank and the mean step: profiled µs."""
 
     stages: int

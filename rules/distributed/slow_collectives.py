@@ -27,6 +27,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.api import (
     ALLREDUCE,
@@ -41,7 +42,6 @@ from advisor.api import (
     Finding,
     Meetings,
     Ranks,
-    dataclass,
     draw,
     duration,
 )
@@ -86,8 +86,7 @@ def check(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Slow:
+class _Slow(Struct, frozen=True):
     """Collectives of one kind and size of which a few are slow.
 
     extra_us  what these take beyond the usual, per step;  times: how many times as long as usual the slowest sends

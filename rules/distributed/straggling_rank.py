@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.api import (
     BACKWARD,
@@ -40,7 +41,6 @@ from advisor.api import (
     Saving,
     Waiting,
     constant,
-    dataclass,
     draw,
     duration,
 )
@@ -58,8 +58,7 @@ _FEW_STEPS, _FEWEST_MEETINGS, _OFTEN = 3, 5, 0.6
 _CONTENDED = constant("share.contended").value
 
 
-@dataclass(frozen=True, slots=True)
-class _Late:
+class _Late(Struct, frozen=True):
     """The late rank: its position, in what share of steps (or collectives: `few` steps) it is last, the others' time.
 
     waited_us  what the rank that waits least of the others waits more than it, per step

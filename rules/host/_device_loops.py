@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.api import BACKWARD as _NODE
-from advisor.api import Category, Intervals, Lines, Price, Source, dataclass, total, union
+from advisor.api import Category, Intervals, Lines, Price, Source, total, union
 
 from ..shared._device_waits import waiting_us
 
@@ -24,8 +25,7 @@ _LAYERS = ("linear", "conv", "layer_norm", "batch_norm", "group_norm", "embeddin
 _MOST = 0.5
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceLoop:
+class DeviceLoop(Struct, frozen=True, eq=False):
     """A loop of the script beside a device.
 
     where       its lines, those with most ops first

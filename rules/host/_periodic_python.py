@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
-from advisor.api import Block, Intervals, Lines, Steps, dataclass, intersect, total
+from advisor.api import Block, Intervals, Lines, Steps, intersect, total
 
 # A stretch that is this many times longer in one step than in the median step comes only now and then.
 _NOW_AND_THEN = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Rare:
+class Rare(Struct, frozen=True):
     """Steps that have far more Python than most. longer: which of the profiled ones."""
 
     longer: tuple[int, ...]

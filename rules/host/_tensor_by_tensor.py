@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from advisor.api import Finding, Fix, KernelWork, Lines, Price, dataclass, duration
+from advisor.api import Finding, Fix, KernelWork, Lines, Price, duration
 
 from ..shared._listed import as_lists
 from ..shared._op_loops import OpLoop, op_loops
@@ -30,8 +31,7 @@ _NORMS = Fix(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Priced:
+class Priced(Struct, frozen=True, eq=False):
     """The price of what goes, and what the device does for what stays."""
 
     price: Price

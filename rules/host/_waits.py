@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.api import (
     Category,
@@ -31,8 +32,7 @@ _LOW = "the rest of the host's work becomes the limit"
 WORTH = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """One place of the script that waits.
 
     cost_us  idle time right after it that it gives back, µs per profiled step
@@ -48,8 +48,7 @@ class Wait:
     later: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Waits:
+class Waits(Struct, frozen=True, eq=False):
     """The waits whose removal saves at least WORTH of the step: each is replayed, for two rules once."""
 
     told: tuple[Wait, ...]

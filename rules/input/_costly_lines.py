@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from advisor.api import (
     Deprofiled,
@@ -15,7 +15,6 @@ from advisor.api import (
     Scale,
     Source,
     callers_above,
-    dataclass,
     duration,
     refill_us,
 )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from advisor.api import Finding, Fix, Loader, Pictures, Saving, Source, constant, dataclass, duration, refill_us
+from msgspec import Struct
+
+from advisor.api import Finding, Fix, Loader, Pictures, Saving, Source, constant, duration, refill_us
 
 from ..shared._places import first_of, place
 from ..shared._words import count, percent
@@ -24,8 +26,7 @@ _JPEG = ("JPEG", "MPO")
 _ALL_PARTS = ("input", "forward", "backward", "optimizer", "other_ops", "host")
 
 
-@dataclass(frozen=True, slots=True)
-class Oversized:
+class Oversized(Struct, frozen=True):
     """Pictures of one kind that could be decoded at 1/scale of their size.
 
     part   that decoding them takes of the time to read samples;  saved: what of that time goes, least and most, with

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from advisor.api import (
     Deprofiled,
@@ -17,7 +17,6 @@ from advisor.api import (
     Saving,
     Source,
     Treatment,
-    dataclass,
     duration,
 )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Fix, LineCosts, Loader, Scale, Source, constant, dataclass, duration, refill_us
+from msgspec import Struct
+
+from advisor.api import Finding, Fix, LineCosts, Loader, Scale, Source, constant, duration, refill_us
 
 from ..shared._batches import WHOLE
 from ..shared._words import percent, plural
@@ -27,8 +29,7 @@ _FOR_LONGER = Fix(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
+class Drawing(Struct, frozen=True):
     """Drawing the indices, µs of the un-profiled step. range_us: what is given back, least and most."""
 
     us: float

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from advisor.api import Loader, RankRecord, StepTimes, dataclass
+from advisor.api import Loader, RankRecord, StepTimes
 
 from ..shared._batches import opening
 from ..shared._words import count
@@ -20,8 +21,7 @@ _TELLS = 0.05
 _FEWEST = 4
 
 
-@dataclass(frozen=True, slots=True)
-class UnevenWaits:
+class UnevenWaits(Struct, frozen=True):
     """Waits of the un-profiled steps, µs, where every so many steps (`every`) one is long.
 
     us, step_us  the mean wait and the mean step;  usual_us: the median wait

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.api import (
     Events,
@@ -19,7 +20,6 @@ from advisor.api import (
     Trace,
     backward_of,
     constant,
-    dataclass,
     edits,
 )
 
@@ -33,8 +33,7 @@ _SOFTMAX_GOES = constant("share.softmax_goes").value
 _BACKWARD = constant("share.attention_backward").value
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """Time of attention op by op, µs of the profiled step: scores product, all, softmax, other ops between products."""
 
     scores_us: float

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.api import (
     SYNC,
@@ -43,7 +44,6 @@ from advisor.api import (
     Steps,
     Trace,
     alike,
-    dataclass,
     draw,
     duration,
     intersect,
@@ -64,8 +64,7 @@ _SLOW = 2.0
 _BY_DATA = ("index", "scatter", "gather", "embedding", "sort", "nonzero", "unique", "radix", "varlen", "select")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Uneven:
+class _Uneven(Struct, frozen=True, eq=False):
     """Slow calls of one kernel: their rows, the usual time in ns, and the time beyond it."""
 
     rows: Ints

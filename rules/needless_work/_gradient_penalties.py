@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from advisor.api import Events, ObservedOps, Readers, StepOps, backward_passes, dataclass, nodes_of
+from advisor.api import Events, ObservedOps, Readers, StepOps, backward_passes, nodes_of
 
 from ..shared._places import forward_rows
 from ._unused_records import recorded_numbers
@@ -16,8 +17,7 @@ Ints = npt.NDArray[np.int64]
 Pass = backward_passes.Pass
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Penalty:
+class Penalty(Struct, frozen=True, eq=False):
     """One penalty of one profiled step. Rows on whichever thread.
 
     step      the profiled step

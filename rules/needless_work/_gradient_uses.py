@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from advisor.api import Category, Events, Nesting, Optimizer, Trace, backward_passes, dataclass, dims_of, shapes_in
+from advisor.api import Category, Events, Nesting, Optimizer, Trace, backward_passes, dims_of, shapes_in
 
 Ints = npt.NDArray[np.int64]
 
@@ -24,8 +25,7 @@ _LAYERS = ("aten::linear", "aten::conv", "aten::batch_norm", "aten::layer_norm",
 _UPDATES = ("aten::add_", "aten::addcdiv_", "aten::mul_", "aten::lerp_", "aten::addcmul_", "aten::sub_")
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(Struct, frozen=True):
     """One optimizer step. counts: tensors by shape; None where the ops do not tell them."""
 
     start_ns: int
@@ -73,8 +73,7 @@ def _counts(events: Events, ops: Ints, known: set[int | None], stored: set[str])
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Parameters:
+class Parameters(Struct, frozen=True):
     """What is known of the parameters.
 
     number   how many all optimizers have together

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.api import (
     NO_GRAD_SAVES,
@@ -21,7 +22,6 @@ from advisor.api import (
     Trace,
     backward_passes,
     constant,
-    dataclass,
     dims_of,
     edits,
     sizes,
@@ -48,8 +48,7 @@ _LOOKED_UP = ("aten::embedding_dense_backward", "aten::embedding_sparse_backward
 _HALF = constant("share.convolution_gradient").range
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Needless:
+class Needless(Struct, frozen=True, eq=False):
     """Rows of backward passes that serve no optimizer step: engine calls and ops within others.
 
     sure       what goes: engine calls, and ops within others that only make gradients that nobody reads

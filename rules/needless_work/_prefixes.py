@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from advisor.api import Events, StepOps, dataclass, dims_of, sizes
+from advisor.api import Events, StepOps, dims_of, sizes
 
 Ints = npt.NDArray[np.int64]
 
@@ -21,8 +22,7 @@ _APPENDS = "aten::cat"
 _FEWEST = 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Prefixes:
+class Prefixes(Struct, frozen=True, eq=False):
     """The calls of one loop over positions.
 
     calls    for each call on a longer prefix the ops from what appended to it until the next append

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from advisor.api import FIRST_GRADIENT, Reused, StepOps, backward_passes, dataclass
+from advisor.api import FIRST_GRADIENT, Reused, StepOps, backward_passes
 
 Ints = npt.NDArray[np.int64]
 Pass = backward_passes.Pass
 _NONE = np.empty(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RecordedBy:
+class RecordedBy(Struct, frozen=True, eq=False):
     """The nodes of the backward passes, by the op of the loop that recorded them.
 
     nodes   those with a number, on whichever thread;  of: for each the op, -1 where it is not known

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.api import (
     FIRST_GRADIENT,
@@ -15,7 +16,6 @@ from advisor.api import (
     Nesting,
     Trace,
     backward_passes,
-    dataclass,
     dims_of,
     is_layer,
     shapes_in,
@@ -28,8 +28,7 @@ Key = tuple[int, int]
 _CLEARS = "Optimizer.zero_grad#"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Repeated:
+class Repeated(Struct, frozen=True, eq=False):
     """What goes where each node of a graph is evaluated once.
 
     rows     engine calls: evaluations of shared nodes but the first of each, and what they add to stored gradients
@@ -75,8 +74,7 @@ def repeated(trace: Trace, nesting: Nesting, found: Sequence[backward_passes.Pas
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Again:
+class _Again(Struct, frozen=True):
     """A pass over a graph that passes before it went through: the nodes it repeats, and what it adds to gradients."""
 
     before: backward_passes.Pass

@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from msgspec import Struct
 
-from advisor.api import FIRST_GRADIENT, Category, Events, Intervals, Nesting, Steps, backward_passes, dataclass
+from advisor.api import FIRST_GRADIENT, Category, Events, Intervals, Nesting, Steps, backward_passes
 
 from ._repeated_nodes import like_a_sum, node_key
 
@@ -22,8 +23,7 @@ _ONE_RESULT = (
 _NEAR = 8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Slopes:
+class Slopes(Struct, frozen=True, eq=False):
     """What goes where one call takes the gradients of several inputs.
 
     rows     engine calls: evaluations of shared nodes but the first of each, and what later passes evaluate of their

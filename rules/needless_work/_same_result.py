@@ -7,6 +7,8 @@ repeated-backward nothing but the backward pass runs again, which is told by its
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -24,7 +26,6 @@ from advisor.api import (
     Trace,
     UnfollowedForwards,
     backward_passes,
-    dataclass,
     edits,
     subtract,
     total,

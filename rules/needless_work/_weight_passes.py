@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.api import (
     BACKWARD,
@@ -18,7 +19,6 @@ from advisor.api import (
     StateReads,
     by_dims,
     constant,
-    dataclass,
     dims_of,
     have_nodes,
     sizes,
@@ -52,8 +52,7 @@ _ONE_OP = 3
 _SLOWER = constant("share.one_pass_slower").value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WeightPasses:
+class WeightPasses(Struct, frozen=True, eq=False):
     """Runs of ops that sum weights times numbers, in all profiled steps.
 
     rows       the ops on tensors of the weights' shapes;  sums: those of them that add or subtract two tensors

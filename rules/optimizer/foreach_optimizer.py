@@ -23,6 +23,7 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.api import (
     BACKWARD,
@@ -41,7 +42,6 @@ from advisor.api import (
     StepOps,
     Steps,
     Treatment,
-    dataclass,
     draw,
     duration,
     edits,
@@ -115,8 +115,7 @@ def check(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Lists:
+class _Lists(Struct, frozen=True, eq=False):
     """`_foreach_` ops of optimizer steps that launch kernels (rows), what each is called, and those kernels."""
 
     ops: npt.NDArray[np.int64]

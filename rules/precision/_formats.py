@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from advisor.api import Device, Fix, Hardware, Matmuls, Missing, Settings, Treatment, constant, dataclass, lookup
+from msgspec import Struct
+
+from advisor.api import Device, Fix, Hardware, Matmuls, Missing, Settings, Treatment, constant, lookup
 
 # How many times faster matrix work becomes in TF32.
 _TF32_GAIN = constant("device.tf32_gain").range
@@ -17,8 +19,7 @@ _PART_WORTH_IT = 0.1
 _MIXED = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class _Switch:
+class _Switch(Struct, frozen=True):
     """What lets one kind of matrix work run in TF32: a line, and the setting that says whether it was set.
 
     torch.set_float32_matmul_precision governs cuBLAS alone; convolutions have torch.backends.cudnn.allow_tf32, which is
@@ -51,8 +52,7 @@ _SWITCHES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """A faster format: how it is called, its gain (least, most; on a CPU by call), and the lines to change.
 
     kinds: what of the matrix work it makes faster, words of `Matmuls.fp32_kinds`

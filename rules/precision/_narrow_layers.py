@@ -7,12 +7,12 @@ are in fp32 and the model is not, each call converts the activation, which is fa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.api import (
     ELEMENTWISE,
@@ -53,8 +53,7 @@ FIX = Fix(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Narrow:
+class Narrow(Struct, frozen=True):
     """casts: the conversions (`aten::_to_copy`);  layers: the products between them;  short: format of the model."""
 
     casts: Ints

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-
-from advisor.api import dataclass
+from msgspec import Struct
 
 # Fewer turns than this are no rhythm.
 _FEWEST = 6
@@ -14,8 +13,7 @@ _FEWEST = 6
 _MOSTLY = 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class Rhythm:
+class Rhythm(Struct, frozen=True):
     """Every so many steps one is longer than those between.
 
     longer_us    by how much, the median of the turns

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from advisor.api import Fix, RankRecord, Source, dataclass
+from msgspec import Struct
+
+from advisor.api import Fix, RankRecord, Source
 
 # As capture writes it: file:line: Category: text
 _WRITTEN = re.compile(r"^(?P<file>.+?):(?P<line>\d+): (?P<kind>\w+): (?P<text>.*)$", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Hint:
+class Hint(Struct, frozen=True):
     """A piece of a warning's text, what it means for the time of a step, and the change."""
 
     text: str
@@ -20,8 +21,7 @@ class Hint:
     fix: Fix
 
 
-@dataclass(frozen=True, slots=True)
-class Warned:
+class Warned(Struct, frozen=True):
     """A warning that was shown, with what it hints at. where: the line that it names, where that is the script's."""
 
     hint: Hint

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from advisor.api import Environment, RankRecord, dataclass
+from msgspec import Struct
+
+from advisor.api import Environment, RankRecord
 
 _OPS = ("forward", "backward", "other_ops", "optimizer")
 _COMMUNICATION = ("exposed_communication", "communication")
 _HOST, _LAUNCH = ("host", "idle_host", "idle_launch"), ("idle_launch", "idle_sync", "idle_unknown")
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(Struct, frozen=True):
     """A variable, by what it slows a training down, and where it does.
 
     parts   the parts of the step that it concerns

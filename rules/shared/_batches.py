@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.api import (
     InputWaits,
@@ -15,7 +16,6 @@ from advisor.api import (
     StepTimes,
     Trace,
     constant,
-    dataclass,
     element_counts,
     shapes,
 )
@@ -58,8 +58,7 @@ _BY_WORKERS = 0.15
 _NOT_REST = ("fetch", "backward", "optimizer")
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """One batch as the loader makes it, µs without the profiler.
 
     sample_us, collate_us  reading all its samples; putting them together

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from advisor.api import Intervals, KernelWork, Price, Saving, dataclass, edits
+from advisor.api import Intervals, KernelWork, Price, Saving, edits
 
 from ._roofline import WELL_MADE, saved_us, scaled
 
@@ -15,8 +16,7 @@ _WAITS = ("idle_launch",)
 _BETWEEN = ("idle_launch", "idle_unknown")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Listed:
+class Listed(Struct, frozen=True, eq=False):
     """Ops that call kernels tensor by tensor, as ops on lists.
 
     edits      the ops become few, and their kernels as fast as the bytes that they move allow

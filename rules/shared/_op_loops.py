@@ -9,8 +9,9 @@ from collections import Counter
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from advisor.api import BACKWARD, Category, Price, dataclass
+from advisor.api import BACKWARD, Category, Price
 
 Ints = npt.NDArray[np.int64]
 
@@ -24,8 +25,7 @@ _ELEMENTWISE = (
 _SMALL = tuple(f"aten::{name}" for name in (*_ELEMENTWISE.split(), *_NORMS))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OpLoop:
+class OpLoop(Struct, frozen=True, eq=False):
     """A loop over tensors, in all profiled steps.
 
     ops    without `aten::`, in order of name;  times: how often a step each of them runs

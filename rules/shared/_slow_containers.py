@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from msgspec import Struct
+
 from advisor.api import (
     Constant,
     Container,
@@ -16,7 +18,6 @@ from advisor.api import (
     Saving,
     Source,
     constant,
-    dataclass,
 )
 
 from ._places import first_of, place
@@ -61,8 +62,7 @@ _COLUMNS = Fix(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Slow:
+class _Slow(Struct, frozen=True):
     """What an operation is called and why it is slow; each_us: what one takes, least and most."""
 
     what: str
@@ -129,8 +129,7 @@ _TABLE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SlowContainer:
+class SlowContainer(Struct, frozen=True):
     """An operation that much of a line's time is.
 
     us  µs of each step that it takes, least and most; most is the line's own time. (0, line) if it is not known how

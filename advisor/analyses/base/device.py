@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.trace.events import Category, Trace
 from advisor.trace.meta import DeviceProperties
@@ -15,8 +15,7 @@ from advisor.trace.numbers import numbered
 Kind = Literal["cuda", "rocm", "xpu", "unknown", "foreign", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Struct, frozen=True):
     """The device whose work the trace contains.
 
     kind            cuda | rocm | xpu; unknown: device work of an unknown vendor; foreign: an accelerator whose work

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from advisor.capture.record import RankRecord
 from advisor.computed import Missing
@@ -11,8 +12,7 @@ from advisor.computed import Missing
 _OFF = ("", "0", "false", "off", "no", "n")
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """Variables of the rank's process during its window: only those on an allow-list.
 
     A name that is not in `values` was not set.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from advisor.analyses.base.classify import communication_rows
 from advisor.analyses.base.device import Device
@@ -13,8 +13,7 @@ from advisor.trace.events import Category, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect, total
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GpuBusy:
+class GpuBusy(Struct, frozen=True, eq=False):
     """Device work (kernels, copies, memsets; linked to a launch or not; all streams) inside the window W.
 
     busy       union of all device work in W

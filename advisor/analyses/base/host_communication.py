@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from advisor.analyses.base.classify import communication_rows
 from advisor.analyses.base.steps import Steps
@@ -19,8 +19,7 @@ def host_collectives(events: Events) -> Mask:
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HostCommunication:
+class HostCommunication(Struct, frozen=True, eq=False):
     """Host-side collectives (gloo, MPI …) in W.
 
     spans    union of the collectives on any thread, in W

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.classify import launch_calls
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.numbers import distinct_pairs
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Launched:
+class Launched(Struct, frozen=True, eq=False):
     """Launches of device work, by correlation (any runtime or driver call; one call may start many kernels).
 
     launch  row of the call that started each device event, -1 where the trace holds none (and for other rows). Where

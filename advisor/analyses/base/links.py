@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.launched import Launched
 from advisor.analyses.base.steps import Steps
 from advisor.trace.events import Ints, Mask, Trace
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Links:
+class Links(Struct, frozen=True, eq=False):
     """Launches of device work, by correlation (any runtime or driver call; one call may start many kernels).
 
     launch  index of the call that launched each device event, -1 if the trace has none (and for other events)

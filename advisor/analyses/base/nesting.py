@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.numbers import small
@@ -17,8 +17,7 @@ HOST_ROWS = (Category.CPU_OP, Category.ANNOTATION, Category.RUNTIME)
 _ROWS_PER_FOUND = 2_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Nesting:
+class Nesting(Struct, frozen=True, eq=False):
     """The tree of ops, annotations and runtime calls on each thread. All columns have one entry per event.
 
     parent    the innermost enclosing event of the same thread, -1 if there is none (and for all other categories)
@@ -72,8 +71,7 @@ class Nesting:
         return at
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Tree:
+class _Tree(Struct, frozen=True, eq=False):
     """Rows of host threads in the order of a call tree: by thread, then by start, longer first.
 
     rows     event rows

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from advisor.capture.record import Loader, Optimizer, RankRecord
 from advisor.computed import Missing
 
 
-@dataclass(frozen=True, slots=True)
-class LoaderFacts:
+class LoaderFacts(Struct, frozen=True):
     """The loader that the training loop iterated (the first one recorded), as recorded by `advisor run`."""
 
     loader: Loader
@@ -22,8 +21,7 @@ class LoaderFacts:
         return cls(record.loaders[0])
 
 
-@dataclass(frozen=True, slots=True)
-class OptimizerFacts:
+class OptimizerFacts(Struct, frozen=True):
     """The optimizers whose step() was called, as recorded by `advisor run`."""
 
     optimizers: tuple[Optimizer, ...]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.repeats import repeatability
 from advisor.analyses.base.steps import Steps
@@ -21,8 +21,7 @@ _TURNS = 3
 _DISTURBED = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """What one step takes, and how profiled times map to it.
 
     step_us      value of `step_time_us`: the un-profiled median, else the un-profiled mean, else the profiled median

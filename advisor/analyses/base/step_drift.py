@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.capture.record import RankRecord, StepTrend
 from advisor.computed import Missing
@@ -35,8 +35,7 @@ _MOST_LINES = 3
 _Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class SlowerLine:
+class SlowerLine(Struct, frozen=True):
     """A line whose share of the step rose. early_us, late_us: its time per step in the early and the late part."""
 
     source: Source
@@ -45,8 +44,7 @@ class SlowerLine:
     late_us: float
 
 
-@dataclass(frozen=True, slots=True)
-class StepDrift:
+class StepDrift(Struct, frozen=True):
     """Ordinary steps at the beginning and at the end of a run; times without waits for a core, µs.
 
     early_us, late_us  median over the segments of the first third, and of the last quarter

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.gpu_busy import GpuBusy
@@ -14,8 +13,7 @@ from advisor.analyses.base.steps import Steps
 from advisor.trace.events import Category, Events, Ints, Trace
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StepOps:
+class StepOps(Struct, frozen=True, eq=False):
     """A trace with what analyzing its ops needs: steps, nesting, launches, and the device.
 
     longer  `GpuBusy.longer`: the factor by which device work counts for more in a profiled step than its recorded time,

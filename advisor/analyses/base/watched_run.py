@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from advisor.capture.record import RankRecord, RunSamples, RunTimes
 from advisor.computed import Missing
@@ -58,8 +59,7 @@ _MOST_LINES = 5
 Group = tuple[str, str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedRun:
+class WatchedRun(Struct, frozen=True):
     """The parts of one rank's run.
 
     loop_us      duration from the end of the first training step to the last boundary, without `ours_us`
@@ -114,8 +114,7 @@ class WatchedRun:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
+class _Span(Struct, frozen=True):
     """Time of one kind of stretches that passed in one part of the run, at one place (none: nothing was sampled).
 
     of: all samples of that kind, kind_us its whole time: they tell how far `us` is known.
@@ -129,8 +128,7 @@ class _Span:
     kind_us: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Groups:
+class _Groups(Struct, frozen=True):
     """Statements that belong to training steps, that evaluate between them or within each, that log."""
 
     steps: set[Group]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
@@ -24,8 +23,7 @@ _LIBRARIES = ("DistributedDataParallel.forward", "FSDP::", "FullyShardedDataPara
 _APART, _MOST = 2.0, 400
 
 
-@dataclass(frozen=True, slots=True)
-class CollectiveRate:
+class CollectiveRate(Struct, frozen=True):
     """Time of a collective of this rank by its size, fitted to those of the window: latency + bytes x per_byte.
 
     latency_us   (low, high): interquartile range of the time beyond transfer, µs each; from 0 if all have about one
@@ -39,8 +37,7 @@ class CollectiveRate:
     n: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CallerTime:
+class CallerTime(Struct, frozen=True, eq=False):
     """Collectives of one caller.
 
     rows, ops    their events, and the ops that started them, in the same order
@@ -57,8 +54,7 @@ class CallerTime:
     least_us: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Callers:
+class Callers(Struct, frozen=True, eq=False):
     """Collectives of a rank by caller.
 
     reducer  those of DistributedDataParallel's reducer;  script: those that lines of the script call in addition

@@ -6,9 +6,9 @@ import functools
 import json
 import math
 from collections import defaultdict, deque
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.classify import communication_rows
 from advisor.analyses.base.links import Links
@@ -19,8 +19,7 @@ from advisor.trace.events import Category, Events, Ints, Trace
 _BARRIER = "c10d::barrier"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class Asked(Struct, frozen=True, eq=False):
     """Communication that counts to steps: kernels where the rank has a device, else the host's own rows (gloo, MPI).
 
     rows  event rows by start;  step: of each;  op: row of the op that asked for it, -1 where the trace does not tell

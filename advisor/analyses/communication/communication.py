@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.classify import communication_rows, is_communication
 from advisor.analyses.base.gpu_busy import GpuBusy
@@ -18,8 +17,7 @@ from advisor.trace.intervals import Intervals, subtract, total
 __all__ = ["Communication", "is_communication"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Communication:
+class Communication(Struct, frozen=True, eq=False):
     """Communication kernels inside the window W, and the part that no other kernel hides.
 
     rows           which events are communication kernels (all of the trace)

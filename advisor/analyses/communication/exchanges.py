@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from advisor.analyses.base.host_communication import HostCommunication
 from advisor.analyses.communication.callers import Callers
@@ -13,8 +13,7 @@ from advisor.analyses.communication.needless_search import NeedlessSearch
 from advisor.analyses.communication.parallelism import Parallelism
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Exchanges:
+class Exchanges(Struct, frozen=True, eq=False):
     """What a rank sends and receives.
 
     of_device    kernels of collectives; None without a device

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from advisor.capture.record import RankRecord
 from advisor.trace.events import Events, Trace
@@ -33,8 +34,7 @@ _TABLES = ("fbgemm::", "fbgemm_gpu::", "split_embedding")
 _PIPELINED = ("sparse_data_dist",)
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(Struct, frozen=True):
     """What distributes the training.
 
     name       "" if neither the trace nor the record contains it

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.work.op_work import element_counts
@@ -26,8 +26,7 @@ _STORES = "torch::autograd::AccumulateGrad"
 _CLEARS = "Optimizer.zero_grad#"
 
 
-@dataclass(frozen=True, slots=True)
-class NeedlessReductions:
+class NeedlessReductions(Struct, frozen=True):
     """Passes through DistributedDataParallel whose gradients were reduced, and then added to by another pass.
 
     per_update  backward passes per update; 1 if each pass has its own update, if some passes reduce nothing (they run
@@ -62,16 +61,14 @@ class NeedlessReductions:
         return cls(per_update if needless and in_vain and per_update >= _SEVERAL else 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pass:
+class _Pass(Struct, frozen=True):
     """One backward pass: numbers that it reduced, and what came after it: "step", "clear", "forward", "" at the end."""
 
     numbers: int
     then: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Update:
+class _Update(Struct, frozen=True):
     """Numbers reduced by the last pass before the optimizer stepped (None: not in the window), and by those before."""
 
     earlier: tuple[int, ...]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.communication.communication import is_communication
@@ -24,8 +24,7 @@ _STORES = "torch::autograd::AccumulateGrad"
 _T80 = (3.08, 1.89, 1.64, 1.53, 1.48, 1.44, 1.41, 1.40, 1.38, 1.37)
 
 
-@dataclass(frozen=True, slots=True)
-class NeedlessSearch:
+class NeedlessSearch(Struct, frozen=True):
     """A search in every pass that found all parameters used; µs of the profiled step.
 
     parameters  of the model; 0 if there is no search, or if not all of them are known to be used

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import compress
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.base.nesting import Nesting
@@ -50,8 +50,7 @@ def purpose_of(text: str) -> str:
     return "data" if named[:2] == ["experts", "data"] else next(iter(named), "")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KindOfTalk:
+class KindOfTalk(Struct, frozen=True, eq=False):
     """Communication of one kind of parallelism.
 
     kind        a key of KINDS; "data" is also what cannot be distinguished: collectives that the script calls itself;
@@ -78,8 +77,7 @@ class KindOfTalk:
     ranks: int | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Parallelism:
+class Parallelism(Struct, frozen=True, eq=False):
     """All kinds of parallelism that a rank communicates for.
 
     kinds   those that occur, the most exposed first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from advisor.calibration.calibration import Calibration
 from advisor.constants import constant
@@ -12,8 +12,7 @@ Range = tuple[float, float]
 _CACHED_BYTES = constant("memory.core_cache_bytes").value
 
 
-@dataclass(frozen=True, slots=True)
-class AddedWork:
+class AddedWork(Struct, frozen=True):
     """Costs on the machine of the run: as calibrated there, else the table's range (`machine.*`).
 
     Ranges are µs of the un-profiled step: from calls one after the other to calls where other work ran before.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
@@ -39,8 +39,7 @@ _BUSY = constant("calls.busy_times").value
 _PIECES = constant("memory.pieces_share").value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Host:
+class Host(Struct, frozen=True, eq=False):
     """The ops of the steps, with what their times mean.
 
     written_us  long stretches of Python and the user's own loops, profiled µs per step
@@ -83,8 +82,7 @@ class Host:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """Long stretches of Python and loops that somebody wrote, profiled µs per step."""
 
     us: float
@@ -100,8 +98,7 @@ class Written:
         return cls(python + loops)
 
 
-@dataclass(frozen=True, slots=True)
-class _Calls:
+class _Calls(Struct, frozen=True):
     """All calls of one kind in the steps: one op on inputs of the same shapes.
 
     outer  whether they hold other ops;  took_us: in all, without those (of what every step has: as in the middle step,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.classify import communication_rows
 from advisor.analyses.base.step_ops import StepOps
@@ -21,8 +20,7 @@ from advisor.trace.events import Ints
 _KNOWN = 0.5
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceLineShares:
+class DeviceLineShares(Struct, frozen=True, eq=False):
     """Lines whose device work takes a hundredth of the un-profiled step or more, most expensive first.
 
     Work of a backward pass counts for the line of the forward op; that of nodes of no known op for the line that called

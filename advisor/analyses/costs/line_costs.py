@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
@@ -88,12 +89,11 @@ def callers_above(at: Place, called: Mapping[Place, Place | None]) -> Iterator[P
         at = above
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LineCosts:
+class LineCosts(Struct, frozen=True, eq=False):
     """Every line that ran in W on the loop's thread, most expensive first."""
 
     lines: tuple[LineCost, ...]
-    op_line: Ints = field(repr=False)  # for each event the index of its line in `lines`, -1 where unknown
+    op_line: Ints  # for each event the index of its line in `lines`, -1 where unknown
 
     @classmethod
     def compute(
@@ -146,8 +146,7 @@ class LineCosts:
         return cls(found, rank[op_line])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Places:
+class _Places(Struct, frozen=True, eq=False):
     """Lines as numbers, and when each ran: sources of one file and line are one place.
 
     index      file and line -> number of the place

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.costs.line_costs import LineCost, LineCosts, Place
 from advisor.analyses.lines.lines import Lines
@@ -18,8 +17,7 @@ from advisor.trace.intervals import Intervals
 LEAST_SHARE, MOST = 0.01, 20
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LineShares:
+class LineShares(Struct, frozen=True, eq=False):
     """Lines that take a hundredth of the step or more, most expensive first. Missing where `LineCosts` is."""
 
     lines: tuple[LineShare, ...]
@@ -48,8 +46,7 @@ class LineShares:
         return cls(tuple(line for line in found if line.high >= LEAST_SHARE)[:MOST])
 
 
-@dataclass(frozen=True, slots=True)
-class _Backward:
+class _Backward(Struct, frozen=True):
     """The backward pass, recorded per step: what the lines that call it wait, what is known of who caused it."""
 
     waited_us: float

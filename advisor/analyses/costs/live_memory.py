@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.module_instants import ModuleInstants
@@ -24,8 +24,7 @@ _NEVER = np.iinfo(np.int64).max
 _BEFORE = np.iinfo(np.int64).min
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Blocks:
+class Blocks(Struct, frozen=True, eq=False):
     """Blocks with their lives: bytes, when allocated (`_BEFORE`: before the first row) and freed (`_NEVER`), ns."""
 
     size: Ints
@@ -33,8 +32,7 @@ class Blocks:
     freed_ns: Ints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LiveMemory:
+class LiveMemory(Struct, frozen=True, eq=False):
     """What tensors hold at the peak of the profiled window, on the accelerator where it allocates, else on the host.
 
     on_device   whether the rows are those of an accelerator, and device its index

@@ -7,10 +7,10 @@ found again in every profiled step, so that profiled steps carry no range and no
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.nesting import nearest, parents
 from advisor.analyses.base.steps import Steps
@@ -35,8 +35,7 @@ _DIFFERENT = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ModuleCalls:
+class ModuleCalls(Struct, frozen=True, eq=False):
     """The innermost running module at each instant of the loop's thread, with all modules around it.
 
     paths     the modules that ran, by path (`encoder.layers.0`); `nn.Module` rows give classes (`Encoder.Layer.0`)
@@ -52,9 +51,9 @@ class ModuleCalls:
     kinds: tuple[str, ...]
     calls: tuple[float, ...]
     chains: tuple[tuple[int, ...], ...]
-    spans: Intervals = field(repr=False)
-    who: Ints = field(repr=False)
-    kept: Mask = field(repr=False)
+    spans: Intervals
+    who: Ints
+    kept: Mask
     alike: bool = True
 
     def chain_at(self, time_ns: Ints) -> Ints:
@@ -155,8 +154,7 @@ def _as_first_seen(calls: _Calls) -> tuple[str, ...]:
     return tuple(paths[module] for module in range(len(calls.paths)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Calls:
+class _Calls(Struct, frozen=True, eq=False):
     """Nested ranges of one thread: `module` of each range; spans with the chain that is running (`who`).
 
     roots: start and end of the outermost ranges, ns.

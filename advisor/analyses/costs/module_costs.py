@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
@@ -24,8 +25,7 @@ from advisor.trace.intervals import Intervals, intersect, overlap_of_each
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ModuleCosts:
+class ModuleCosts(Struct, frozen=True, eq=False):
     """Figures by module that ran, per step: `whole` with the modules inside it, `own` without them.
 
     Each is an array by index into `calls.paths`; None where nothing tells it. Of steps that ran the same forward the
@@ -45,7 +45,7 @@ class ModuleCosts:
     calls: ModuleCalls
     whole: dict[str, Floats | None]
     own: dict[str, Floats | None]
-    plain_us: tuple[Floats, Floats] | None = field(repr=False)
+    plain_us: tuple[Floats, Floats] | None
     step_us: float
 
     @classmethod
@@ -112,8 +112,7 @@ def _own(calls: ModuleCalls, of_chains: Floats | None) -> Floats | None:
     return own
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Work:
+class _Work(Struct, frozen=True, eq=False):
     """Which chain each row of the trace works for.
 
     forward   for each event the chain whose forward it starts in on the loop's thread, -1 elsewhere

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
@@ -15,8 +14,7 @@ from advisor.trace.events import Ints, Trace
 from advisor.trace.intervals import Intervals
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ModuleInstants:
+class ModuleInstants(Struct, frozen=True, eq=False):
     """Modules by time. An instant in a node of the backward pass is of the module whose forward op made that node.
 
     calls   which module ran its forward when
@@ -24,8 +22,8 @@ class ModuleInstants:
     """
 
     calls: ModuleCalls
-    nodes: Intervals = field(repr=False)
-    who: Ints = field(repr=False)
+    nodes: Intervals
+    who: Ints
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, calls: ModuleCalls, links: Links, nesting: Nesting) -> ModuleInstants:

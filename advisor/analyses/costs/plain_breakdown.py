@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from advisor.analyses.costs.price import Price
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.model import BreakdownItem
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PlainBreakdown:
+class PlainBreakdown(Struct, frozen=True, eq=False):
     """The parts of `Breakdown` with their shares of the un-profiled step; shares sum to 1.
 
     On a host the profiler slows parts of many short operators more than others: each part takes the middle of what

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.step_ops import StepOps
@@ -29,8 +30,7 @@ _BYTES_PER_US = 1e3 * constant("memory.refill_gbs").value
 _REFILLED = constant("memory.refilled_share").value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Price:
+class Price(Struct, frozen=True, eq=False):
     """The saving of a step if some of its work is removed, reduced or replaced.
 
     The work is described by edits: `edits.remove(rows)`, `edits.scale(rows, share that stays)`,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.links import Links
@@ -41,8 +42,7 @@ class ReplayedSaving(Saving):
         return Saving(self.low_us, self.high_us, self.basis, self.how, self.width_us)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class Part(Struct, frozen=True, eq=False):
     """Which of a long window's steps are replayed, and what it holds for all: work that not every step does.
 
     recorded, replayed   (start, end) of the longest run of steps and of those that are replayed, ns
@@ -89,8 +89,7 @@ class Part:
         return float(events.dur_ns[rows].sum()) + total(spans)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Replay:
+class Replay(Struct, frozen=True, eq=False):
     """The dependency graph of the whole steps of a trace, replayed.
 
     error_share      largest error of the unchanged replay: of the window of the steps, and of the time until all work

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from advisor.analyses.dataflow import unread_rows
 from advisor.analyses.dataflow.aligned import in_each
@@ -43,8 +44,7 @@ _BY_PAIR = frozenset(
 _PRODUCTS = ("aten::mm", "aten::matmul", "aten::cdist")
 
 
-@dataclass(frozen=True, slots=True)
-class Diagonal:
+class Diagonal(Struct, frozen=True):
     """op: one that works on pairs; reader: the op that takes the diagonal of what came of it; of: pairs of each."""
 
     op: int

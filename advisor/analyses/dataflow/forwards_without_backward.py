@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
@@ -54,8 +54,7 @@ _LAYERS = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Unfollowed:
+class Unfollowed(Struct, frozen=True, eq=False):
     """A sequence of ops on the loop's thread whose graph no backward pass used.
 
     rows        the outermost ops of the sequence
@@ -83,8 +82,7 @@ def is_layer(events: Events, row: int) -> bool:
     return events.text(row).startswith(_LAYERS) or not events.text(row).startswith("aten::")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class UnfollowedForwards:
+class UnfollowedForwards(Struct, frozen=True, eq=False):
     """All such sequences within the window, in order; trained: the outermost ops that a backward pass goes through."""
 
     runs: tuple[Unfollowed, ...]
@@ -229,8 +227,7 @@ def _random(events: Events, nesting: Nesting) -> Mask:
     return outer
 
 
-@dataclass(frozen=True, slots=True)
-class _Counts:
+class _Counts(Struct, frozen=True):
     """How often each op of known shapes runs with the same weights: (number in `when`, name, shapes) -> times."""
 
     times: dict[tuple[int, int, int], int]

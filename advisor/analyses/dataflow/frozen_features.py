@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from advisor.analyses.dataflow import value_numbering
 from advisor.analyses.dataflow.sample_dims import Lies, sizes_of, through
 from advisor.analyses.dataflow.value_numbering import Op, Ref
@@ -28,8 +30,7 @@ _CHOOSES = ("aten::index", "aten::index_select")
 _READ_OUT = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero")
 
 
-@dataclass(frozen=True, slots=True)
-class FrozenFeatures:
+class FrozenFeatures(Struct, frozen=True):
     """ops: by their place in the step; samples: in a batch.
 
     kept_bytes   of what the other ops read of their results, for one sample;  read_bytes: of what only they read of it
@@ -81,8 +82,7 @@ class _Look(NamedTuple):
     weights: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Work:
+class _Work(Struct, frozen=True, eq=False):
     """An op of the last step that works on each sample by itself, and is not only another look at what it reads."""
 
     at: int

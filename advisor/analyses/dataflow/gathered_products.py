@@ -8,8 +8,9 @@ gathered has to come from what this rank computed of its own batch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from advisor.analyses.dataflow import value_numbering
 from advisor.analyses.dataflow.aligned import in_each
@@ -20,8 +21,7 @@ _PRODUCTS = frozenset(f"aten::{name}" for name in ("mm", "matmul", "bmm", "linea
 _Kind = Literal["gathered", "product", "equal", "own"]
 
 
-@dataclass(frozen=True, slots=True)
-class Same:
+class Same(Struct, frozen=True):
     """op: a product of two tensors that all ranks have gathered, or an op on what came of one alone."""
 
     op: int

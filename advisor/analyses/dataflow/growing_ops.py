@@ -5,10 +5,9 @@ Inputs that grow hold all that was kept so far; calls that grow are made for eac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.work.op_work import element_counts
@@ -23,8 +22,7 @@ _LEAST_STEPS = 5
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear", "aten::conv", "aten::matmul")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GrowingOps:
+class GrowingOps(Struct, frozen=True, eq=False):
     """Ops whose largest input grows by equal amounts in each step; else those called more often.
 
     names     their names, by time

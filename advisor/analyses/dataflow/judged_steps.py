@@ -6,7 +6,7 @@ by the place of an op among those of the last step, ops of other threads left ou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from advisor.analyses.dataflow import (
     data_dependencies,
@@ -34,8 +34,7 @@ from advisor.capture.record import Features, JudgedOps, RankRecord, SparseProduc
 from advisor.trace.read.kineto import collector_off
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class JudgedSteps:
+class JudgedSteps(Struct, frozen=True, eq=False):
     """What is known about the observed steps.
 
     seen             what their ops computed, read and left unread; `why` if that is not known

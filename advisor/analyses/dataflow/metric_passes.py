@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.dataflow.needs import Needs
 from advisor.analyses.dataflow.observed_ops import ObservedOps
 from advisor.analyses.dataflow.reused import Reused, paired
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MetricPasses:
+class MetricPasses(Struct, frozen=True, eq=False):
     """Ops that compute what a trained op of the step had, but for weights that the optimizer has written since.
 
     ops  as `Reused`: `again` and the trained ops, `first`. Nothing in the training reads what `again` computes.

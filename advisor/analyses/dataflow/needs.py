@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
@@ -17,8 +16,7 @@ from advisor.trace.op_names import AUTOGRAD_NODE
 _ELSEWHERE = (AUTOGRAD_NODE, "Optimizer.step#", "enumerate(DataLoader)#")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Needs:
+class Needs(Struct, frozen=True, eq=False):
     """For the ops of the observed step, by their places in it.
 
     sources  for each op those whose results it reads; a reader in the next step counts, too

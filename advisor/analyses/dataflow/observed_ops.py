@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.nesting import parents
 from advisor.analyses.base.steps import Steps
@@ -24,8 +24,7 @@ _MOST_OPS = 0.5
 _MOST_STEPS = 0.5
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ObservedOps:
+class ObservedOps(Struct, frozen=True, eq=False):
     """Events of the profiled steps that correspond to the ops of the observed step.
 
     seen    what was observed

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from advisor.analyses.dataflow import observer_nodes
 from advisor.analyses.dataflow.observer_nodes import Reader
@@ -26,8 +26,7 @@ _DAMAGES = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ObservedSteps:
+class ObservedSteps(Struct, frozen=True, eq=False):
     """The ops of two steps after the profiled ones: the basis of every analysis of what ops read.
 
     steps     the outermost ops of each step in the order in which they ended, including those of other threads

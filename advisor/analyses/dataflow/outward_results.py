@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from advisor.analyses.dataflow import aligned, unread_rows, value_numbering
 from advisor.analyses.dataflow.value_numbering import Op, Ref
@@ -19,8 +20,7 @@ from advisor.analyses.dataflow.value_numbering import Op, Ref
 _DECIDES = frozenset(f"aten::{name}" for name in ("is_nonzero", "equal", "allclose", "is_same_size"))
 
 
-@dataclass(frozen=True, slots=True)
-class Outward:
+class Outward(Struct, frozen=True):
     """leaving: such ops, by their place in the last step; onward: (op, the op that reads its result a step later).
 
     Steps that begin with a backward pass have the results of their forward pass read in the next one.

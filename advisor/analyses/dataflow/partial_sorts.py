@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from advisor.analyses.dataflow import unread_rows
 from advisor.analyses.dataflow.aligned import in_each
@@ -19,8 +20,7 @@ from advisor.analyses.dataflow.value_numbering import Op, Ref
 _SORTS = ("aten::sort", "aten::argsort")
 
 
-@dataclass(frozen=True, slots=True)
-class Sorted:
+class Sorted(Struct, frozen=True):
     """op: a sort; read: how many of the elements from one end on are read; of: how many it sorts at a time."""
 
     op: int

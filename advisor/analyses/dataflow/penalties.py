@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from advisor.analyses.dataflow import unread_rows
 from advisor.analyses.dataflow.aligned import in_each
@@ -19,8 +20,7 @@ _SUMS = frozenset({"aten::sum", "aten::mean"})
 _BY_ELEMENT = frozenset({"aten::mul", "aten::div"})
 
 
-@dataclass(frozen=True, slots=True)
-class Penalty:
+class Penalty(Struct, frozen=True):
     """op: the first of a chain, which reads the parameter; ops: all of the chain, the first included."""
 
     op: int

@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from advisor.analyses.dataflow import unread_rows, value_numbering
 from advisor.analyses.dataflow.aligned import in_each
@@ -44,8 +45,7 @@ _KEEPS = frozenset(f"aten::{name}" for name in ("mul", "mul_", "div", "to", "_to
 _THROUGH = frozenset(f"aten::{name}" for name in ("clamp", "clamp_min", "clamp_max"))
 
 
-@dataclass(frozen=True, slots=True)
-class Picked:
+class Picked(Struct, frozen=True):
     """op: one that computes `of` elements;  reader: an op that takes `read` of them, or of what came of them."""
 
     op: int

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.dataflow.observed_ops import ObservedOps
@@ -30,8 +29,7 @@ _VIEWS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Readers:
+class Readers(Struct, frozen=True, eq=False):
     """The ops that read each op's result, except in the backward pass and in optimizers.
 
     rows     the outermost ops of the loop's thread, in order of start

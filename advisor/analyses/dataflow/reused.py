@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.dataflow.observed_ops import ObservedOps
@@ -12,8 +11,7 @@ from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.op_names import AUTOGRAD_NODE, FIRST_GRADIENT
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Reused:
+class Reused(Struct, frozen=True, eq=False):
     """Ops on the loop's thread that compute a known result, in profiled steps with the ops of the observed step.
 
     ops       the outermost ops of these steps, in order of start; if autocast repeated casts, the casts and the op

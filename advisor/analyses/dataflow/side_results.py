@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.dataflow.needs import Needs
 from advisor.analyses.dataflow.observed_ops import ObservedOps
 from advisor.trace.events import Ints, Mask, Trace
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SideResults:
+class SideResults(Struct, frozen=True, eq=False):
     """Ops whose results no op of the training reads, and that read what the forward pass of the same step made.
 
     The results of such ops end in single numbers for Python, or in other such ops. None of them is in a backward pass,

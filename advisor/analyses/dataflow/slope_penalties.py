@@ -14,6 +14,8 @@ import math
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from advisor.analyses.dataflow import value_numbering
 from advisor.analyses.dataflow.aligned import in_each
 from advisor.analyses.dataflow.value_numbering import Op, Ref
@@ -28,8 +30,7 @@ _DIFFERENCES = frozenset(f"aten::{name}" for name in ("sub", "sub_", "rsub", "ms
 _NONE: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class SlopePenalty:
+class SlopePenalty(Struct, frozen=True):
     """op: the first op of a chain, which reads the gradient; ops: all of the chain, in order.
 
     centred: it compares the gradient, or its norm, with a number of the script (`norm - 1`).
@@ -40,8 +41,7 @@ class SlopePenalty:
     centred: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Slope:
+class _Slope(Struct, frozen=True):
     """What a storage holds: the ops that made the gradients in it, and those of the loop that worked on them since."""
 
     made: frozenset[int]

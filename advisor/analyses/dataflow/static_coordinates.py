@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from advisor.analyses.dataflow.value_numbering import Op
 
@@ -17,8 +18,7 @@ _SORTS = "aten::coalesce"
 _PRODUCTS = ("aten::_sparse_mm", "aten::sparse_mm", "aten::mm", "aten::matmul", "aten::addmm")
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinateProduct:
+class CoordinateProduct(Struct, frozen=True):
     """made: the op that makes the matrix; op: the product, by places in the step; between: what sorts it; filled."""
 
     op: int

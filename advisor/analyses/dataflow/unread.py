@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.analyses.dataflow.observed_ops import ObservedOps
 from advisor.trace.events import Ints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Unread:
+class Unread(Struct, frozen=True, eq=False):
     """Ops that compute each row of a tensor separately, and of whose results later ops read only some rows.
 
     ops      these ops of the profiled steps, in order of start

@@ -13,6 +13,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from advisor.analyses.dataflow import value_numbering
 from advisor.analyses.dataflow.aligned import in_each
 from advisor.analyses.dataflow.value_numbering import Op, Ref
@@ -41,8 +43,7 @@ _LOSS = "aten::cross_entropy_loss"
 _MOST_READ = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadRow:
+class UnreadRow(Struct, frozen=True):
     """op: one that works by row; reader: the op that takes rows of what came of it; read: share of rows it takes.
 
     A cross entropy is such a reader, too, whatever share it reads: it may ignore the labels of others.

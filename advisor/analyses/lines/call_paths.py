@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.lines.call_sites import RUNS_TRAINING, CallSites, Place, Stack
 from advisor.analyses.lines.lines import Lines
@@ -20,8 +20,7 @@ MOST_PLACES = 4
 _TURNS_IN_STEP = 2.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CallPaths:
+class CallPaths(Struct, frozen=True, eq=False):
     """Lines that call each other, with the statements of the text around them.
 
     sites    who calls whom, from the recorded lines

@@ -10,9 +10,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.nesting import parents
 from advisor.analyses.base.steps import Steps
@@ -38,8 +38,7 @@ def parse_record(name: str) -> Source | None:
     return Source(parts[0], int(parts[1]), parts[2], "call")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LineSpans:
+class LineSpans(Struct, frozen=True, eq=False):
     """When each recorded line ran, in every profiled step.
 
     spans, who  the innermost line at each instant, and the index of it in `sources`
@@ -144,8 +143,7 @@ def _mostly(who: Ints, called_by: Ints, ns: Ints, count: int) -> Ints:
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Take:
+class _Take(Struct, frozen=True, eq=False):
     """One recorded step: its spans with the stacks that ran in them, which of their lines began there; its ops."""
 
     spans: Intervals
@@ -163,8 +161,7 @@ class _Take:
         return cls(np.clip(spans[inside], *step), stack[inside], entered, anchors)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Anchors:
+class _Anchors(Struct, frozen=True, eq=False):
     """The ops of one step on the loop's thread, by start: names, and start and end of each.
 
     edges  of all of them, in order
@@ -196,8 +193,7 @@ class _Anchors:
         return int(self.edges[at - 1]) if at else int(self.step[0])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Run:
+class _Run(Struct, frozen=True, eq=False):
     """A piece of a profiled step that a piece of a recorded one stands for: start and end of both, and anchors."""
 
     recorded: tuple[int, int]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct, field
 
 from advisor.analyses.base.nesting import nearest, parents
 from advisor.analyses.base.steps import Steps
@@ -20,15 +21,13 @@ _COVERS = 0.9
 _NO_LINES = "neither recorded lines nor Python stacks are in this trace; `advisor run` records lines"
 
 
-@dataclass(frozen=True, slots=True)
-class LinesTrace:
+class LinesTrace(Struct, frozen=True):
     """The second trace of a capture: slower, and used only for lines (`advisor:line|file|line|function` events)."""
 
     trace: Trace
 
 
-@dataclass(frozen=True, slots=True)
-class LineTime:
+class LineTime(Struct, frozen=True):
     """Time that one place of the user's code took: µs and visits per step."""
 
     source: Source
@@ -48,8 +47,7 @@ def _no_mask() -> Mask:
     return np.empty(0, bool)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lines:
+class Lines(Struct, frozen=True, eq=False):
     """Finds which user code ran an event or a span of the loop's thread.
 
     Sources, best first: the lines trace, aligned with the profiled steps by the order of ops; Python
@@ -143,8 +141,7 @@ def _at(spans: Intervals, who: Ints, time_ns: Ints) -> Ints:
     return np.where(inside, who[np.maximum(index, 0)], -1)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Frames:
+class _Frames(Struct, frozen=True, eq=False):
     """The tree of the user's and libraries' frames on the loop's thread."""
 
     spans: Intervals

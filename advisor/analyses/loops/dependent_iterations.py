@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.line_costs import LineCosts
@@ -54,8 +54,7 @@ _SEEN_TURNS = 0.5
 _AROUND = (4, 1, 0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Chains:
+class Chains(Struct, frozen=True, eq=False):
     """The ops of an observed step, with the line of each and what it waits for.
 
     names    of these ops, without the name of their library

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.trace.intervals import starts_in
 
 
-@dataclass(frozen=True, slots=True)
-class LineOps:
+class LineOps(Struct, frozen=True):
     """Outermost ops of the loop's thread that are not the loader's, the optimizer's or the backward pass's.
 
     rows  their rows, in order of start

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from advisor.analyses.costs.line_costs import LineCosts
 from advisor.analyses.loops.dependent_iterations import Chains
@@ -13,8 +14,7 @@ from advisor.analyses.loops.loops import Loop
 from advisor.model import Source
 
 
-@dataclass(frozen=True, slots=True)
-class LoopDependency:
+class LoopDependency(Struct, frozen=True):
     """What is known about the iterations of one loop.
 
     known   whether the inputs of each op were observed
@@ -29,8 +29,7 @@ class LoopDependency:
     missed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LoopDependencies:
+class LoopDependencies(Struct, frozen=True):
     """One entry for each of `LoopPlaces.ops`, and for each of its `calls`."""
 
     of: tuple[LoopDependency, ...]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.step_ops import StepOps
@@ -52,8 +53,7 @@ _OUTER_SHARE = 0.1
 _Functions = dict[tuple[str, str], dict[int, LineCost]]
 
 
-@dataclass(frozen=True, slots=True)
-class CalledModel:
+class CalledModel(Struct, frozen=True):
     """A loop around calls of a model. where: its statement and the calling line; place: with all lines run in it."""
 
     where: tuple[Source, ...]
@@ -61,8 +61,7 @@ class CalledModel:
     loop: Loop
 
 
-@dataclass(frozen=True, slots=True)
-class LoopPlaces:
+class LoopPlaces(Struct, frozen=True):
     """Places of the user's code that iterate many times a step, or run Python for long; each belongs to one rule.
 
     calls   lines that call a model for each sample, with all lines that run in it (samples-one-by-one)

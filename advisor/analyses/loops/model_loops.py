@@ -6,9 +6,9 @@ Read from the step whose lines were recorded, in which each forward of a module 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.nesting import parents
 from advisor.analyses.base.steps import Steps
@@ -26,8 +26,7 @@ from advisor.trace.op_names import AUTOGRAD_NODE
 _FEWEST = 4
 
 
-@dataclass(frozen=True, slots=True)
-class ModelLoop:
+class ModelLoop(Struct, frozen=True):
     """A line that calls a module, which no other module calls, several times a step; no single layer of torch's.
 
     kind: the class of the module;  calls: how often in the recorded step
@@ -38,8 +37,7 @@ class ModelLoop:
     calls: int
 
 
-@dataclass(frozen=True, slots=True)
-class ModelLoops:
+class ModelLoops(Struct, frozen=True):
     """All of them, most calls first."""
 
     of: tuple[ModelLoop, ...]

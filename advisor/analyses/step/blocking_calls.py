@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.classify import blocking_calls
 from advisor.analyses.base.links import Links
@@ -16,8 +15,7 @@ from advisor.trace.events import Category, Events, Ints, Mask, Trace
 LEAST_WAIT_NS = 10_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Drains:
+class Drains(Struct, frozen=True, eq=False):
     """Every blocking host call in W that is not the profiler's own, in order. All columns have one entry per call.
 
     Calls block by what they are (`named`); besides, a copy to the host that returned after its data had moved: from

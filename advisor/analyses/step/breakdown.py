@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.base.steps import Steps
@@ -24,8 +24,7 @@ ON_DEVICE = (
 ON_HOST = ("input", "communication", "forward", "backward", "optimizer", "other_ops", "host")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Breakdown:
+class Breakdown(Struct, frozen=True, eq=False):
     """W split into parts; each instant belongs to the first part that applies. Shares sum to 1, µs to `Steps.step_us`.
 
     On a device, shares refer to the step without the profiler if that is known: the device's work takes as long, its

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.classify import blocking_calls
 from advisor.analyses.base.gpu_busy import GpuBusy
@@ -18,8 +18,7 @@ from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, merge, subtract, total
 
 
-@dataclass(frozen=True, slots=True)
-class CopySite:
+class CopySite(Struct, frozen=True):
     """Host-device copies of one origin, per step.
 
     op          the op that copied (`aten::to`, `aten::copy_` …)
@@ -39,12 +38,11 @@ class CopySite:
     pinned: bool | None
     to_device: bool
     where: Source | None = None
-    rows: tuple[int, ...] = field(default=(), repr=False)
-    ops_rows: tuple[int, ...] = field(default=(), repr=False)
+    rows: tuple[int, ...] = ()
+    ops_rows: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Copies:
+class Copies(Struct, frozen=True, eq=False):
     """Device memory copies in W, per step.
 
     calls               all device memcpy events

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from advisor.analyses.base.classify import communication_rows, device_allocations
 from advisor.analyses.base.steps import Steps
@@ -10,8 +10,7 @@ from advisor.capture.record import RankRecord
 from advisor.trace.events import Category, Mask, Trace
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(Struct, frozen=True):
     """Per step; None where it was not measured, with the reason in `why[name]`.
 
     device_allocs   cudaMalloc/hipMalloc calls of any flavour

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.step.host_gaps import HostGaps
@@ -18,8 +20,7 @@ from advisor.trace.intervals import EMPTY, Intervals, intersect, starts_in, subt
 _LONG_GAP_NS = int(1e3 * constant("profiler.idle_python_us").value)
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """Recorded work per step by part of the step: µs, the ops recorded in it, µs of long runs of Python."""
 
     us: tuple[float, ...]
@@ -63,7 +64,7 @@ class Deprofiled:
     rows: float
     parts: tuple[Part, ...]
     python_of: tuple[float, ...]  # µs of `python` per step in each part
-    part_of: PartOf = field(repr=False)  # as in StepParts
+    part_of: PartOf  # as in StepParts
     most_row_us: float
 
     def share(self, work: Stretch) -> tuple[float, float]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
@@ -63,8 +62,7 @@ def _pick(rows: Ints, index: Ints) -> Ints:
 Named = tuple[str, Source | None]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Hosts:
+class Hosts(Struct, frozen=True, eq=False):
     """Names the host work of stretches of idleness.
 
     top, top_ns rows of the outermost ops of all threads, by start, and these starts

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.base.host_communication import host_collectives
@@ -26,8 +26,7 @@ Cause = Literal["idle_input", "idle_sync", "idle_launch", "idle_host", "idle_unk
 CAUSES: tuple[Cause, ...] = ("idle_input", "idle_sync", "idle_launch", "idle_host", "idle_unknown")
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Struct, frozen=True):
     """An interval of device idle time with one cause; a longer gap with several causes is several of these.
 
     after, before  names of the device work before and after the whole gap, "" at the ends of the trace
@@ -49,8 +48,7 @@ class Gap:
         return (self.end_ns - self.start_ns) / 1e3
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Gaps:
+class Gaps(Struct, frozen=True, eq=False):
     """All gaps in order, as columns: a trace holds hundreds of thousands. Iterating makes the `Gap`s.
 
     cause          index into CAUSES
@@ -98,8 +96,7 @@ class Gaps:
             yield Gap(start, end, CAUSES[cause], *around, *names[named])
 
 
-@dataclass(frozen=True, slots=True)
-class IdleGroup:
+class IdleGroup(Struct, frozen=True):
     """Gaps of one cause that share host work and source line; µs and gaps per step."""
 
     host: str
@@ -108,8 +105,7 @@ class IdleGroup:
     gaps_per_step: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GpuIdle:
+class GpuIdle(Struct, frozen=True, eq=False):
     """W minus device work, each instant with one cause, decided in this order:
 
     idle_input    the loop's thread waits in a fetch from its loader

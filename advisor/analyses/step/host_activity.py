@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.classify import blocking_calls, launch_calls
 from advisor.analyses.base.links import Links
@@ -19,8 +18,7 @@ PYTHON_GAP_NS = 100_000
 CPU_WORK_NS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HostActivity:
+class HostActivity(Struct, frozen=True, eq=False):
     """The loop's thread and all threads that launch device work, taken together, over all of the trace.
 
     known     from the first to the last op or runtime call: outside nothing is known of the host

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.lines.lines import Lines, LineTime
@@ -12,8 +12,7 @@ from advisor.trace.events import Category, Trace
 from advisor.trace.intervals import Intervals, subtract, total
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HostGaps:
+class HostGaps(Struct, frozen=True, eq=False):
     """Time of the loop's thread in W with no op, no fetch, no optimizer span, no backward pass and no runtime call.
 
     Time between two nodes of the backward pass is that of the autograd engine, not of Python.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.base.steps import Steps
@@ -15,8 +14,7 @@ from advisor.trace.events import Category, Events, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect, subtract, total, union
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class InputWaits:
+class InputWaits(Struct, frozen=True, eq=False):
     """Fetches (`enumerate(DataLoader)#….__next__`) on the loop's thread, in W.
 
     spans           union of the fetches
@@ -42,7 +40,7 @@ class InputWaits:
     fetches: float
     longest_us: float
     where: Source | None
-    rows: tuple[int, ...] = field(default=(), repr=False)
+    rows: tuple[int, ...] = ()
     asked_at: tuple[Source, ...] = ()
 
     @classmethod

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.classify import graph_launches, launch_calls
 from advisor.analyses.base.gpu_busy import GpuBusy
@@ -16,8 +15,7 @@ from advisor.trace.events import Category, Ints, Trace
 SHORT_NS = 10_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Launches:
+class Launches(Struct, frozen=True, eq=False):
     """Launches and kernels of W, per step.
 
     per_step          host calls that start kernels or graphs

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from advisor.capture.record import RankRecord
 from advisor.computed import Missing
 from advisor.trace.events import Trace
 
 
-@dataclass(frozen=True, slots=True)
-class PeakMemory:
+class PeakMemory(Struct, frozen=True):
     """The most device memory that tensors held at once.
 
     bytes      peak of allocated device memory

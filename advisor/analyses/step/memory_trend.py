@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from advisor.capture.record import MemoryReading, RankRecord
 from advisor.computed import Missing
@@ -18,8 +19,7 @@ _LEAST, _MOST = 0.6, 1.6
 _INTERVAL_STEPS, _INTERVALS = 8, 3
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryTrend:
+class MemoryTrend(Struct, frozen=True):
     """Growth of memory per training step: of the device if it has tensors, else of the process.
 
     bytes_per_step  median over the intervals between readings, each with the same weight; 0 if it does not grow in

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
@@ -18,8 +17,7 @@ _TOP = 40
 _KINDS = {Category.KERNEL: "kernel", Category.MEMCPY: "memcpy", Category.MEMSET: "memset", Category.CPU_OP: "op"}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ops:
+class Ops(Struct, frozen=True, eq=False):
     """Ops of W, per step.
 
     per_step      CPU ops on all threads; None, and `why`, if ops were not recorded

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
@@ -23,8 +22,7 @@ _NO_ROW = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OptimizerWork:
+class OptimizerWork(Struct, frozen=True, eq=False):
     """`Optimizer.step#…` spans in W, per step, without the closures that compute the loss in them.
 
     name       class that took most time ("AdamW"), "" if not recorded
@@ -48,7 +46,7 @@ class OptimizerWork:
     tensors: int | None
     loop: bool | None
     where: Source | None
-    rows: tuple[int, ...] = field(default=(), repr=False)
+    rows: tuple[int, ...] = ()
 
     @classmethod
     def compute(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.classify import communication_rows
 from advisor.analyses.base.host_communication import HostCommunication
@@ -15,8 +14,7 @@ from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, union
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Phases:
+class Phases(Struct, frozen=True, eq=False):
     """Phases of the main thread in W; each instant belongs to the first that applies. Their union is W.
 
     input          in a fetch from the loader

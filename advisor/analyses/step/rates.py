@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from advisor.analyses.base.recorded_facts import LoaderFacts
 from advisor.analyses.base.scale import Scale
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(Struct, frozen=True):
     """How fast samples are processed.
 
     samples_per_second   batch size / mean step time (un-profiled if captured); None if the batch size is unknown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from advisor.capture.record import RankRecord
 from advisor.computed import Missing
@@ -12,8 +12,7 @@ from advisor.model import Source
 _LEAST_TIMED_US = 20_000.0
 
 
-@dataclass(frozen=True, slots=True)
-class SideThread:
+class SideThread(Struct, frozen=True):
     """A Python thread that was alive when the un-profiled timing ended. source: the script's function that it runs."""
 
     name: str
@@ -21,8 +20,7 @@ class SideThread:
     source: Source | None
 
 
-@dataclass(frozen=True, slots=True)
-class SideThreads:
+class SideThreads(Struct, frozen=True):
     """Python threads other than the loop's, in the un-profiled timing phase; shares are of its wall time.
 
     threads        the busiest first; cpu_share: CPU time of the thread

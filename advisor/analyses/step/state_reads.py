@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
@@ -78,8 +79,7 @@ def _detached(trace: Trace, steps: Steps, step: int) -> int:
     return int((handled & inside & (events.thread == steps.main_thread)).sum())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StateReads:
+class StateReads(Struct, frozen=True, eq=False):
     """All such sequences within the window, in order. parameter_bytes: of the weights, with 4 bytes per number.
 
     weights  how many of them there are of each shape

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.lines.lines import Lines
@@ -17,8 +17,7 @@ from advisor.trace.events import Category, Ints, Trace
 from advisor.trace.intervals import overlap_of_each
 
 
-@dataclass(frozen=True, slots=True)
-class SyncSite:
+class SyncSite(Struct, frozen=True):
     """Blocking calls of one origin, per step.
 
     op             the op or call that the user wrote (`aten::item`, `aten::copy_`, `cudaDeviceSynchronize` …)
@@ -40,11 +39,10 @@ class SyncSite:
     then_idle_us: float = 0.0
     where: Source | None = None
     from_user: bool = True
-    rows: tuple[int, ...] = field(default=(), repr=False)
+    rows: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Syncs:
+class Syncs(Struct, frozen=True, eq=False):
     """Blocking host calls in W, except the profiler's own.
 
     count   per step, of those that always block (`Drains.named`)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from advisor.analyses.base.scale import Scale
 from advisor.capture.record import RankRecord
 from advisor.computed import Missing
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadUse:
+class ThreadUse(Struct, frozen=True):
     """How many threads compete for cores, and how uneven the steps are.
 
     cores         cores that the process may use

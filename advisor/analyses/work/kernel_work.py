@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.classify import LAYOUT_TRANSPOSES, communication_rows, rows_named
 from advisor.analyses.base.device import Device
@@ -24,8 +24,7 @@ from advisor.trace.events import Category, Events, Ints, Mask, Trace
 _MATRIX = ("product", "convolution", "attention")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WorkGroup:
+class WorkGroup(Struct, frozen=True, eq=False):
     """Calls of one op with the same shapes, types and arguments, and the kernels that they launched.
 
     op, kind, precision   precision as in `Matmuls`, "" if it does not matter
@@ -66,8 +65,7 @@ class WorkGroup:
         return Cost(self.kind, self.flops, self.bytes)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KernelWork:
+class KernelWork(Struct, frozen=True, eq=False):
     """Kernels whose work is known, by op and shapes. Missing without shapes, or without a device of known rates.
 
     groups      costliest first
@@ -140,8 +138,7 @@ def _owners(events: Events, links: Links, nesting: Nesting, kernels: Ints) -> In
     return np.where((own >= 0) & known[np.maximum(own, 0)], own, -1)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Maker:
+class _Maker(Struct, frozen=True, eq=False):
     """Turns kernels and their ops into groups."""
 
     events: Events

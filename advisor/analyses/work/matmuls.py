@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.analyses.base.classify import rows_named
 from advisor.analyses.base.device import Device
@@ -43,8 +44,7 @@ _Formats = npt.NDArray[np.int8]
 _FP32, _UNKNOWN = PRECISIONS.index("fp32"), PRECISIONS.index("unknown")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Matmuls:
+class Matmuls(Struct, frozen=True, eq=False):
     """Time of matrix products, convolutions and attention by precision.
 
     by_precision   µs per step (all seven keys); kernel time on a device, self time of the ops on a CPU

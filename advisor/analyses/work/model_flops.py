@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.links import Links
@@ -36,8 +35,7 @@ _NODE = "autograd::engine::evaluate_function"
 _MOST_UNKNOWN = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFlops:
+class ModelFlops(Struct, frozen=True):
     """Operations of matrix products, convolutions and attention of a step; recomputed ones are left out.
 
     flops     per step, forward and backward as recorded
@@ -69,8 +67,7 @@ class ModelFlops:
         return cls(flops / steps.count, peak_us / steps.count)
 
 
-@dataclass(frozen=True, slots=True)
-class Utilisation:
+class Utilisation(Struct, frozen=True):
     """Model FLOPs utilisation: the share of the mean step that the model's operations would take at the peak.
 
     share   peak_us of `ModelFlops` over the mean step, un-profiled where captured: throughput is the mean's business

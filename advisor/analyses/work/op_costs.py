@@ -12,11 +12,11 @@ import ast
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.trace.events import Events
 from advisor.trace.numbers import small
@@ -43,8 +43,7 @@ _BYTES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """The least work of one call: operations, bytes, and what kind of work it is."""
 
     kind: Kind
@@ -52,8 +51,7 @@ class Cost:
     bytes: float
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A call as the trace describes it: shapes (() for what is no tensor), bytes per element (0: none), arguments."""
 
     shapes: tuple[Shape, ...]

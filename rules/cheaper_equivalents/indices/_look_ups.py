@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from msgspec import Struct
 
-from advisor.api import Events, Intervals, StepOps, backward_passes, dataclass, dims_of, sizes, union
+from advisor.api import Events, Intervals, StepOps, backward_passes, dims_of, sizes, union
 
 from .._equivalent import Ints
 
@@ -47,8 +48,7 @@ def bytes_of(events: Events, rows: Ints) -> float:
     return float(sum(4 * np.prod(sizes(dims_of(events, row), 0)) for row in rows.tolist()))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LookUps:
+class LookUps(Struct, frozen=True, eq=False):
     """What look-ups one by one take.
 
     spans    from the first to the last look-up of each row of them, and of their nodes in the backward pass

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from advisor.api import Events, Readers, backward_of, backward_passes, constant, dataclass, dims_of, nodes_of, sizes
+from advisor.api import Events, Readers, backward_of, backward_passes, constant, dims_of, nodes_of, sizes
 
 from .._equivalent import Ints, rows_of
 
@@ -38,8 +39,7 @@ _PASSES, _PASSES_PLAIN = constant("passes.smoothed_loss").range, (1 / 3, 1.0)
 _LONGEST = 10
 
 
-@dataclass(frozen=True, slots=True)
-class DenseTargets:
+class DenseTargets(Struct, frozen=True):
     """One such loss.
 
     rows      the forward ops that go: what makes the targets, the products, their sum

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
-from advisor.api import Events, Price, Readers, backward_passes, constant, dataclass, dims_of, sizes
+from advisor.api import Events, Price, Readers, backward_passes, constant, dims_of, sizes
 
 from .._equivalent import Ints
 from ._broadcast_origins import broadcast, originals
@@ -33,8 +34,7 @@ _PASSES, _PASSES_ALONE = constant("passes.pairs_trained").range, constant("passe
 _ABSOLUTE = constant("passes.absolute_pairs").range
 
 
-@dataclass(frozen=True, slots=True)
-class AllPairs:
+class AllPairs(Struct, frozen=True):
     """One comparison. rows: the forward ops that go; shape: what is broadcast to; width: numbers of each pair."""
 
     kind: Kind

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.api import (
     CallSites,
@@ -21,7 +22,6 @@ from advisor.api import (
     backward_of,
     backward_passes,
     constant,
-    dataclass,
     union,
     work_of,
 )
@@ -39,8 +39,7 @@ _BUSY = constant("calls.busy_times").value
 _PARTS = ("SelectBackward", "SliceBackward", "UnbindBackward", "CopySlices")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LayersInTurn:
+class LayersInTurn(Struct, frozen=True, eq=False):
     """Groups of equal layers that one line of the script runs.
 
     layers    of a group, all of them alike in the profiled steps;  groups: so many a step

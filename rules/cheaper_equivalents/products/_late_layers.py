@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
-from advisor.api import Events, Readers, constant, dataclass, dims_of, nodes_of, sizes
+from advisor.api import Events, Readers, constant, dims_of, nodes_of, sizes
 
 from .._equivalent import Ints, rows_of
 from ._broadcast_origins import COPIES
@@ -30,8 +31,7 @@ _LEFT = constant("share.late_layer").value
 _ADDS = constant("share.late_sum").value
 
 
-@dataclass(frozen=True, slots=True)
-class LateLayer:
+class LateLayer(Struct, frozen=True):
     """One layer that comes late.
 
     where   rows of what enlarges, and of the layer

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from msgspec import Struct
 
-from advisor.api import Category, Events, StepOps, backward_passes, dataclass, dims_of, sizes
+from advisor.api import Category, Events, StepOps, backward_passes, dims_of, sizes
 
 from .._equivalent import Ints
 
@@ -22,8 +23,7 @@ _NEAR = 8
 _RESULTS, _INPUTS = 10, 6
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Merged:
+class Merged(Struct, frozen=True, eq=False):
     """A weight that is put together, and used by one layer.
 
     product      the row of the product of its factors;  rank: the inner size of that

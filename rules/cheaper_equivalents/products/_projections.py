@@ -6,7 +6,9 @@ import json
 import math
 from collections.abc import Iterator
 
-from advisor.api import Events, Readers, dataclass, dims_of, sizes
+from msgspec import Struct
+
+from advisor.api import Events, Readers, dims_of, sizes
 
 from .._equivalent import Ints
 from ._broadcast_origins import COPIES, LOOKS, is_enlarged
@@ -25,8 +27,7 @@ _PIECES = frozenset(f"aten::{name}" for name in ("reshape", "contiguous", "clone
 _NEAR = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Projection:
+class Projection(Struct, frozen=True):
     """A linear layer, a product with a matrix or a vector, or a convolution of one pixel.
 
     before, after: numbers of each position; at: the dimension
@@ -44,8 +45,7 @@ class Projection:
         return math.prod(self.shape) // self.before
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(Struct, frozen=True):
     """One of several tensors that are joined. width: numbers of each position; growth: how often each one is said.
 
     rows: the ops that enlarged it.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from advisor.api import Events, LossLabels, Price, Unread, backward_of, constant, dataclass, dims_of, sizes
+from advisor.api import Events, LossLabels, Price, Unread, backward_of, constant, dims_of, sizes
 
 from .._equivalent import Ints, Part, rows_of
 
@@ -19,8 +20,7 @@ AT_LEAST = constant("share.unread_rows").value
 _MOST_READ = 0.5
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class UnreadWork:
+class UnreadWork(Struct, frozen=True, eq=False):
     """Rows of the trace that work on rows nobody reads.
 
     ops      the layers;  rows: these, the losses that ignore their rows, and the backward nodes of both
