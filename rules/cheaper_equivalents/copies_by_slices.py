@@ -25,9 +25,9 @@ from collections.abc import Iterator
 
 from advisor.api import BackwardPasses, Drawing, Ev, Example, Finding, Fix, Lines, Price
 
+from ..shared._examples import node, op, two_steps
 from ..shared._words import plural
 from ._equivalent import Equivalent, rows_of, worth
-from ._examples import node, op, two_steps
 from ._slice_writes import PLAIN, WRITE, is_filled, tables_in, writers
 
 CONFIRMED = "measured pair on a CPU: scores of a decoder, written word by word into a tensor against stacked at the end"

@@ -45,9 +45,9 @@ from advisor.api import (
     sizes,
 )
 
+from ..shared._examples import node, op, two_steps
 from ..shared._places import often
 from ._equivalent import Equivalent, worth
-from ._examples import node, op, two_steps
 from ._masks import FLASH_ON_CPU, is_causal, kept_on_cpu, masked, on_cpu
 
 CONFIRMED = "measured pair on a CPU: a causal mask of 1,024 tokens as a tensor against is_causal=True"

@@ -27,9 +27,9 @@ from msgspec import Struct
 
 from advisor.api import Example, Finding, Fix, Lines, ObservedOps, Price, constant
 
+from ..shared._examples import observed, op, two_steps
 from ..shared._words import count, plural
 from ._equivalent import Equivalent, Ints, rows_of, worth
-from ._examples import observed, op, two_steps
 
 CONFIRMED = "measured pair on a CPU: nearest neighbours by argsort against topk"
 

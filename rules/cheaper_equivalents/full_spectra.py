@@ -42,9 +42,9 @@ from advisor.api import (
     sizes,
 )
 
+from ..shared._examples import node, two_steps
 from ..shared._places import often
 from ._equivalent import Equivalent, Ints, worth
-from ._examples import node, two_steps
 
 _FORWARD = tuple(f"aten::fft_{name}" for name in ("fft", "fft2", "fftn"))
 _INVERSE = tuple(f"aten::fft_{name}" for name in ("ifft", "ifft2", "ifftn"))

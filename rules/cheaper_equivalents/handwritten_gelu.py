@@ -39,9 +39,9 @@ from advisor.api import (
     sizes,
 )
 
+from ..shared._examples import node, op, two_steps
 from ..shared._places import often
 from ._equivalent import Equivalent, Ints, worth
-from ._examples import node, op, two_steps
 
 # The share of the written-out form's time, forward and backward, that `F.gelu` saved.
 _SAVED = {

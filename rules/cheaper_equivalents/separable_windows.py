@@ -40,9 +40,9 @@ from advisor.api import (
     sizes,
 )
 
+from ..shared._examples import node, op, two_steps
 from ..shared._places import often, set_at
 from ._equivalent import Equivalent, worth
-from ._examples import node, op, two_steps
 
 _NAMES = ("aten::conv2d", "aten::convolution")
 _SAVED = constant("share.separable_window").range

@@ -26,9 +26,9 @@ from typing import Any
 
 from advisor.api import FORWARD, Drawing, Ev, Example, Finding, Fix, Lines, ObservedOps, Price, data_size
 
+from ..shared._examples import observed, op, two_steps
 from ..shared._words import plural
 from ._equivalent import Equivalent, rows_of, worth
-from ._examples import observed, op, two_steps
 from ._joined_buffers import joined_buffers
 
 CONFIRMED = (

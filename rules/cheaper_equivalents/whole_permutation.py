@@ -28,9 +28,9 @@ from msgspec import Struct
 
 from advisor.api import Example, Finding, Fix, Lines, Price, dims_of, sizes
 
+from ..shared._examples import op, two_steps
 from ..shared._words import count, plural
 from ._equivalent import Equivalent, rows_of, worth
-from ._examples import op, two_steps
 
 _PERMUTATION, _SLICE = "aten::randperm", "aten::slice"
 _TAKES = ("aten::index", "aten::index_select", "aten::embedding")

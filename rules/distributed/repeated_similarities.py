@@ -31,8 +31,8 @@ import numpy as np
 from advisor.api import Drawing, Example, Finding, Fix, Lines, ObservedOps, Price, RankRecord, nodes_of
 
 from ..cheaper_equivalents._equivalent import Equivalent, worth
-from ..cheaper_equivalents._examples import node, observed, op, two_steps
 from ..cheaper_equivalents.products._unread_rows import unread_part
+from ..shared._examples import node, observed, op, two_steps
 from ..shared._words import count, percent
 
 _PRODUCTS = ("aten::mm", "aten::matmul", "aten::bmm", "aten::linear", "aten::cdist")

@@ -53,6 +53,7 @@ from advisor.api import (
     union,
 )
 
+from ..shared._examples import op
 from ..shared._places import set_at
 from ..shared._side_effect_factors import THREAD_SIDE_EFFECTS
 from ..shared._words import each_step
@@ -205,7 +206,7 @@ def _room(memory: PeakMemory | None, device: Device) -> str:
 
 
 _EVALUATE = Ev(f"{AUTOGRAD_NODE}: AddmmBackward0", launches="")
-_AGAIN = Ev("aten::linear", args={"Sequence number": 7, "Fwd thread id": 0})
+_AGAIN = op("linear", number=7)
 _BACKWARD_OP = Ev("aten::mm")
 
 _CHECKPOINTED = draw(
@@ -250,7 +251,7 @@ EXAMPLES = [
             us=1000,
             F=FORWARD,
             E=Ev(_EVALUATE.name),
-            R=Ev("aten::mm", args={"Sequence number": 7, "Fwd thread id": 0}),
+            R=op("mm", number=7),
             B=_BACKWARD_OP,
         ),
         saves_us=None,

@@ -9,11 +9,12 @@ import numpy as np
 
 from advisor.api import OPTIMIZER, CallSites, Ev, Example, Finding, Fix, Lines, Price, Reused, draw, is_layer
 
+from ..shared._examples import node
 from ..shared._places import often, place
 from ..shared._words import each_step
 from ._proven_passes import asked
 from ._same_result import reuse
-from ._second_forward_examples import LAYER, backward, linear
+from ._second_forward_examples import LAYER, linear
 
 # What runs in fewer of the steps is not had in each of them.
 _MOST_STEPS = 0.5
@@ -60,7 +61,7 @@ _STEPS = """
     """
 _OPS: dict[str, Any] = {
     **{name: linear(number) for name, number in zip("ABEF", (1, 2, 3, 4), strict=True)},
-    **{name: backward(number) for name, number in zip("ZYXW", (2, 1, 4, 3), strict=True)},
+    **{name: node(number) for name, number in zip("ZYXW", (2, 1, 4, 3), strict=True)},
     **dict.fromkeys("CD", Ev("aten::linear", dims=LAYER)),
     "O": OPTIMIZER,
     "I": Ev("aten::item", dims=[[]]),

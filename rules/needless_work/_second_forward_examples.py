@@ -6,24 +6,20 @@ from typing import Any
 
 from advisor.api import Ev, Example, draw
 
+from ..shared._examples import node, op
+
 LAYER = [[64, 256], [1024, 256], [1024]]
 _FREE = Ev("aten::linear", dims=LAYER)
 
 
 def linear(number: int, dims: list[list[int]] | None = None) -> Ev:
     """A layer whose autograd node has this number."""
-    return Ev("aten::linear", dims=dims or LAYER, args={"Sequence number": number, "Fwd thread id": 0})
-
-
-def backward(number: int) -> Ev:
-    """The node of that number."""
-    name = "autograd::engine::evaluate_function: AddmmBackward0"
-    return Ev(name, launches="", args={"Sequence number": number, "Fwd thread id": 1})
+    return op("linear", *(dims or LAYER), number=number)
 
 
 _TRAINED: dict[str, Any] = {
     **{name: linear(number) for name, number in zip("ABEF", (1, 2, 3, 4), strict=True)},
-    **{name: backward(number) for name, number in zip("ZYXW", (2, 1, 4, 3), strict=True)},
+    **{name: node(number) for name, number in zip("ZYXW", (2, 1, 4, 3), strict=True)},
     **dict.fromkeys("CDGH", _FREE),
 }
 _FIGURES: dict[str, Any] = {

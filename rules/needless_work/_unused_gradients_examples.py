@@ -6,9 +6,7 @@ from typing import Any
 
 from advisor.api import OPTIMIZER, Drawing, Ev, Example, backward_passes, draw
 
-
-def _node(number: int) -> Ev:
-    return Ev(f"{backward_passes.NODE}: AddmmBackward0", args={"Sequence number": number, "Fwd thread id": 1})
+from ..shared._examples import node
 
 
 def _linear(number: int, *weights: int) -> Ev:
@@ -41,15 +39,15 @@ def _drawn(
         us=100,
         A=_linear(1, *(backbone if known else head)),
         B=_linear(2, *head),
-        Y=_node(2),
+        Y=node(2, launches=None),
         T=_stored(*head, fill=fill),
-        Z=_node(1),
+        Z=node(1, launches=None),
         S=_stored(*backbone, fill=fill),
         C=_linear(3, *(backbone if known else head)),
         D=_linear(4, *head),
-        W=_node(4),
+        W=node(4, launches=None),
         U=_stored(*head, fill=fill),
-        X=_node(3),
+        X=node(3, launches=None),
         V=_stored(*backbone, fill=fill),
         O=OPTIMIZER,
         P=OPTIMIZER,
@@ -63,7 +61,7 @@ def _in_turns(*, added: bool) -> Drawing:
     """A discriminator's pass that runs on through the generator, then the generator's own; each has an optimizer."""
     kept = Ev("aten::add_" if added else "aten::detach", dims=[[512, 512]])
     rows: dict[str, Any] = {name: _linear(at, *shape) for name, at, shape in _TURNS}
-    rows |= {name: _node(at) for name, at in zip("YZWXyzwx", (2, 1, 4, 3, 6, 5, 8, 7), strict=True)}
+    rows |= {name: node(at, launches=None) for name, at in zip("YZWXyzwx", (2, 1, 4, 3, 6, 5, 8, 7), strict=True)}
     rows |= dict.fromkeys("TUtu", _stored(3, 512)) | dict.fromkeys("SVsv", _stored(512, 512))
     rows |= dict.fromkeys("OPQR", OPTIMIZER)
     return draw(
@@ -87,7 +85,7 @@ def _attack(*, added: bool = False, read: bool = False) -> Drawing:
     added: the layer's gradients add up until the optimizer applies them; read: something reads the layer's (R).
     """
     rows: dict[str, Any] = {name: _linear(at, 512, 512) for at, name in enumerate("ABCD", 1)}
-    rows |= {name: _node(at) for at, name in enumerate("YZWX", 1)} | dict.fromkeys("OP", OPTIMIZER)
+    rows |= {name: node(at, launches=None) for at, name in enumerate("YZWX", 1)} | dict.fromkeys("OP", OPTIMIZER)
     rows |= dict.fromkeys("TU", _stored(512, 512))
     kept, fresh = Ev("aten::add_", dims=[[512, 512]]), Ev("aten::detach", dims=[[512, 512]])
     return draw(
@@ -125,7 +123,7 @@ _NEXT_STEP = str.maketrans("AYBCWZ", "DyEFwz")
 def _through(ops: str, inside: str) -> Drawing:
     rows: dict[str, Any] = {name: _linear(at, 512, 512) for name, at in zip("ACDF", (1, 3, 4, 6), strict=True)}
     rows |= {"B": _linear(2, 3, 512), "E": _linear(5, 3, 512)} | dict.fromkeys("OP", OPTIMIZER)
-    rows |= {name: _node(at) for name, at in zip("YWZywz", (1, 3, 2, 4, 6, 5), strict=True)}
+    rows |= {name: node(at, launches=None) for name, at in zip("YWZywz", (1, 3, 2, 4, 6, 5), strict=True)}
     rows |= {"T": _stored(512, 512), "U": _stored(512, 512), "S": _stored(3, 512)}
     blank = " " * (len(ops) - 3)
     return draw(

@@ -39,6 +39,7 @@ from advisor.api import (
     is_network,
 )
 
+from ..shared._examples import node, op
 from ..shared._places import often, place
 from ..shared._words import percent
 from ._unused_records import places_of, unused_runs
@@ -103,17 +104,7 @@ def _watched(run: WatchedRun | None, where: tuple[Source, ...]) -> tuple[Source,
 
 
 def _linear(number: int, samples: int) -> Ev:
-    dims = [[samples, 256], [1024, 256], [1024]]
-    return Ev("aten::linear", dims=dims, args={"Sequence number": number, "Fwd thread id": 0})
-
-
-def _softmax(number: int) -> Ev:
-    return Ev("aten::softmax", dims=[[64, 1024]], args={"Sequence number": number, "Fwd thread id": 0})
-
-
-def _backward(number: int) -> Ev:
-    name = "autograd::engine::evaluate_function: AddmmBackward0"
-    return Ev(name, launches="", args={"Sequence number": number, "Fwd thread id": 1})
+    return op("linear", [samples, 256], [1024, 256], [1024], number=number)
 
 
 _STEPS = """
@@ -123,12 +114,12 @@ _STEPS = """
 _TRAINED: dict[str, Any] = {
     "A": _linear(1, 64),
     "B": _linear(2, 64),
-    "Z": _backward(2),
-    "Y": _backward(1),
+    "Z": node(2),
+    "Y": node(1),
     "E": _linear(5, 64),
     "F": _linear(6, 64),
-    "X": _backward(6),
-    "W": _backward(5),
+    "X": node(6),
+    "W": node(5),
 }
 _FREE = Ev("aten::linear", dims=[[512, 256], [1024, 256], [1024]])
 
@@ -178,15 +169,15 @@ EXAMPLES = [
             """,
             us=100,
             A=_linear(1, 64),
-            R=_softmax(2),
+            R=op("softmax", [64, 1024], number=2),
             B=_linear(3, 64),
-            Z=_backward(3),
-            Y=_backward(1),
+            Z=node(3),
+            Y=node(1),
             E=_linear(4, 64),
-            T=_softmax(5),
+            T=op("softmax", [64, 1024], number=5),
             F=_linear(6, 64),
-            X=_backward(6),
-            W=_backward(4),
+            X=node(6),
+            W=node(4),
             S=Ev("aten::multinomial", dims=[[64, 1024]]),
         ),
         saves_us=None,
@@ -198,10 +189,10 @@ EXAMPLES = [
             _STEPS,
             us=100,
             **_TRAINED,
-            C=Ev("aten::sum", dims=[[512, 64]], args={"Sequence number": 3, "Fwd thread id": 0}),
-            D=Ev("aten::abs", dims=[[512]], args={"Sequence number": 4, "Fwd thread id": 0}),
-            G=Ev("aten::sum", dims=[[512, 64]], args={"Sequence number": 7, "Fwd thread id": 0}),
-            H=Ev("aten::abs", dims=[[512]], args={"Sequence number": 8, "Fwd thread id": 0}),
+            C=op("sum", [512, 64], number=3),
+            D=op("abs", [512], number=4),
+            G=op("sum", [512, 64], number=7),
+            H=op("abs", [512], number=8),
         ),
         saves_us=None,
         near_miss=True,

@@ -29,7 +29,7 @@ import numpy as np
 from advisor.api import Drawing, Example, Finding, Fix, Lines, Price, SideResults
 
 from ..cheaper_equivalents._equivalent import Equivalent, worth
-from ..cheaper_equivalents._examples import node, observed, op, two_steps
+from ..shared._examples import node, observed, op, two_steps
 
 # How often the metric is computed where it is computed less often.
 _EVERY = 10

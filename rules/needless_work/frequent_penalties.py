@@ -44,7 +44,7 @@ from advisor.api import (
 )
 
 from ..cheaper_equivalents._equivalent import Equivalent, worth
-from ..cheaper_equivalents._examples import node, observed, op, two_steps
+from ..shared._examples import node, observed, op, two_steps
 from ..shared._places import first_line, often, place, set_at
 from ._gradient_penalties import Penalty, penalties, rows_of_all
 

@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
     GEMM,
     NO_GRAD_SAVES,
     OPTIMIZER,
@@ -48,6 +47,7 @@ from advisor.api import (
 )
 
 from ..shared._device_waits import waiting_us
+from ..shared._examples import node, op
 from ..shared._places import first_line, often, place
 from ..shared._words import each_step
 from ._unused_records import behind, unused_passes
@@ -114,16 +114,8 @@ def check(
     )
 
 
-def _node(number: int) -> Ev:
-    return Ev(BACKWARD.name, args={"Sequence number": number, "Fwd thread id": 1})
-
-
 def _inside(name: str, number: int | None = None, thread: int = 0) -> Ev:
     return Ev(name, args={} if number is None else {"Sequence number": number, "Fwd thread id": thread})
-
-
-def _linear(number: int) -> Ev:
-    return Ev("aten::linear", args={"Sequence number": number, "Fwd thread id": 0})
 
 
 # Forward (A), a backward pass (Z) whose derivative (D) calls a product (M); another loss (B) and its pass (Y).
@@ -148,18 +140,18 @@ def _drawn(*, recorded: bool = True, followed: bool = False, again: bool = False
 def _rows(*, recorded: bool, followed: bool, again: bool) -> dict[str, Any]:
     name = "aten::linear" if again else "aten::mm"
     return {
-        "A": _linear(1),
-        "Z": _node(1),
+        "A": op("linear", number=1),
+        "Z": node(1, launches=None),
         "D": _inside("AddmmBackward0", 1, 1),
         "M": _inside(name, 2 if recorded else None),
-        "B": _linear(3),
-        "Y": _node(2 if followed else 3),
-        "C": _linear(4),
-        "X": _node(4),
+        "B": op("linear", number=3),
+        "Y": node(2 if followed else 3, launches=None),
+        "C": op("linear", number=4),
+        "X": node(4, launches=None),
         "F": _inside("AddmmBackward0", 4, 1),
         "N": _inside(name, 5 if recorded else None),
-        "E": _linear(6),
-        "W": _node(5 if followed else 6),
+        "E": op("linear", number=6),
+        "W": node(5 if followed else 6, launches=None),
         "O": OPTIMIZER,
         "P": OPTIMIZER,
     }

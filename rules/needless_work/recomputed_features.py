@@ -35,7 +35,6 @@ import numpy.typing as npt
 
 from advisor.api import (
     GEMM,
-    Ev,
     Example,
     Features,
     Finding,
@@ -54,6 +53,7 @@ from advisor.api import (
     less_by,
 )
 
+from ..shared._examples import node, op
 from ..shared._places import place
 from ..shared._words import count, each_step
 from ._same_result import reuse
@@ -189,15 +189,11 @@ _STEPS = """
     """
 
 
-def _op(name: str, number: int = -1) -> Ev:
-    return Ev(name, args={"Sequence number": number, "Fwd thread id": 0} if number >= 0 else {})
-
-
 _OPS: dict[str, Any] = {
-    "C": _op("aten::conv2d"),
-    "R": _op("aten::relu"),
-    "H": _op("aten::linear", 1),
-    "B": Ev("autograd::engine::evaluate_function: AddmmBackward0", args={"Sequence number": 1, "Fwd thread id": 1}),
+    "C": op("conv2d"),
+    "R": op("relu"),
+    "H": op("linear", number=1),
+    "B": node(1, launches=None),
 }
 _LOADER: dict[str, Any] = {
     "batch_size": 32,

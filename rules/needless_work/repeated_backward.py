@@ -56,6 +56,7 @@ from advisor.api import (
     union,
 )
 
+from ..shared._examples import node
 from ..shared._places import first_line, place
 from ..shared._words import count, each_step
 from ._repeated_nodes import Repeated, repeated
@@ -185,10 +186,6 @@ def _spans(trace: Trace, rows: Ints, more: Intervals) -> Intervals:
     return union(np.concatenate((starts, more[:, 0])), np.concatenate((ends, more[:, 1])))
 
 
-def _node(number: int) -> Ev:
-    return Ev(f"{backward_passes.NODE}: AddmmBackward0", args={"Sequence number": number, "Fwd thread id": 1})
-
-
 def _op(name: str, number: int) -> Ev:
     return Ev(name, dims=[_BATCH, _WEIGHT], args={"Sequence number": number, "Fwd thread id": 0})
 
@@ -222,7 +219,7 @@ def _drawn(
     if not one_graph:
         text = text.replace("[X][T ][Z", "[X][t ][z").replace("[G][U ][V", "[G][u ][v")
     numbers = {"Z": 1, "T": 2, "z": 3, "t": 4, "Y": 5, "X": 6, "V": 11, "U": 12, "v": 13, "u": 14, "W": 15, "G": 16}
-    rows: dict[str, Any] = {name: _node(number) for name, number in numbers.items()}
+    rows: dict[str, Any] = {name: node(number, launches=None) for name, number in numbers.items()}
     rows |= {"A": _op("aten::linear", 1), "B": _op("aten::relu", 2)}
     rows |= {"C": _op("aten::linear", 11), "D": _op("aten::relu", 12)}
     rows |= {
@@ -256,7 +253,7 @@ def _slopes(*, ones: bool = True, one_call: bool = False, of_two: bool = False) 
     if of_two:
         text = text.replace("[Q][T ]", "[Q][Y ]").replace("[Q][U ]", "[Q][W ]")
     numbers = {"Z": 1, "T": 2, "Y": 3, "V": 11, "U": 12, "W": 13}
-    rows: dict[str, Any] = {name: _node(number) for name, number in numbers.items()}
+    rows: dict[str, Any] = {name: node(number, launches=None) for name, number in numbers.items()}
     rows |= {"A": _op("aten::linear", 1), "B": _op("aten::relu", 2)}
     rows |= {"C": _op("aten::linear", 11), "D": _op("aten::relu", 12)}
     first = Ev("aten::ones_like", dims=[_BATCH])

@@ -34,7 +34,6 @@ from typing import Any
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
     FORWARD,
     OPTIMIZER,
     Ev,
@@ -52,6 +51,7 @@ from advisor.api import (
     loop_around,
 )
 
+from ..shared._examples import node, op
 from ..shared._places import place
 from ..shared._words import each_step, plural
 from ._same_result import Reuse, owned, reuse
@@ -133,22 +133,10 @@ _STEPS = """
     """
 
 
-def _linear(number: int) -> Ev:
-    return Ev(FORWARD.name, args={"Sequence number": number, "Fwd thread id": 0})
-
-
-def _relu(number: int) -> Ev:
-    return Ev("aten::relu", args={"Sequence number": number, "Fwd thread id": 0})
-
-
-def _backward(number: int) -> Ev:
-    return Ev(BACKWARD.name, launches="", args={"Sequence number": number, "Fwd thread id": 1})
-
-
 _PASSES: dict[str, Any] = {
-    **{name: _linear(number) for name, number in zip("ABDE", (1, 3, 5, 7), strict=True)},
-    **{name: _relu(number) for name, number in zip("CF", (2, 6), strict=True)},
-    **{name: _backward(number) for name, number in zip("ZYXWVU", (3, 2, 1, 7, 6, 5), strict=True)},
+    **{name: op("linear", number=number) for name, number in zip("ABDE", (1, 3, 5, 7), strict=True)},
+    **{name: op("relu", number=number) for name, number in zip("CF", (2, 6), strict=True)},
+    **{name: node(number) for name, number in zip("ZYXWVU", (3, 2, 1, 7, 6, 5), strict=True)},
 }
 _LAUNCHING: dict[str, Any] = {name: Ev(one.name, launches="kernel", args=one.args) for name, one in _PASSES.items()}
 _NAMES = ["aten::linear", "aten::relu"]
@@ -158,18 +146,13 @@ def _facts(again: list[tuple[int, int]]) -> dict[str, Any]:
     return {"reused": {"names": _NAMES, "ops": [0, 1, 0], "again": again, "constant": []}}
 
 
-def _relu_node(number: int) -> Ev:
-    name = "autograd::engine::evaluate_function: ReluBackward0"
-    return Ev(name, launches="", args={"Sequence number": number, "Fwd thread id": 1})
-
-
 # A, B, D and E are calls of one layer under autocast; what it casts (t, u) and the layer itself (l, m) lie in each.
 _CASTING: dict[str, Any] = {
-    **{name: _linear(number) for name, number in zip("ABDE", (1, 3, 6, 8), strict=True)},
-    **{name: _relu(number) for name, number in zip("CF", (5, 10), strict=True)},
-    **{name: _backward(number) for name, number in zip("ZYXWVUTS", (4, 3, 2, 1, 9, 8, 7, 6), strict=True)},
-    **{name: Ev("aten::to", args=_linear(number).args) for name, number in zip("tuvw", (1, 3, 6, 8), strict=True)},
-    **{name: _linear(number) for name, number in zip("lmno", (2, 4, 7, 9), strict=True)},
+    **{name: op("linear", number=number) for name, number in zip("ABDE", (1, 3, 6, 8), strict=True)},
+    **{name: op("relu", number=number) for name, number in zip("CF", (5, 10), strict=True)},
+    **{name: node(number) for name, number in zip("ZYXWVUTS", (4, 3, 2, 1, 9, 8, 7, 6), strict=True)},
+    **{name: op("to", number=number) for name, number in zip("tuvw", (1, 3, 6, 8), strict=True)},
+    **{name: op("linear", number=number) for name, number in zip("lmno", (2, 4, 7, 9), strict=True)},
 }
 _SHORT_CASTS: dict[str, Any] = {key: replace(_CASTING[key], fill=0.05) for key in "tuvw"}
 _CAST_AGAIN: dict[str, Any] = {"names": _NAMES, "ops": [0, 0, 1], "casts": [(1, 0, 0, 0)]}
@@ -179,8 +162,8 @@ _CLOSURE = """
     cpu    [Z   ][B  ][R][Y   ][O][A  ][R] [V   ][D  ][R][W   ][O][C  ][R]
     """
 _CALLED: dict[str, Any] = {
-    **{name: _linear(number) for name, number in zip("BADC", (2, 3, 4, 5), strict=True)},
-    **{name: _backward(number) for name, number in zip("ZYVW", (1, 2, 3, 4), strict=True)},
+    **{name: op("linear", number=number) for name, number in zip("BADC", (2, 3, 4, 5), strict=True)},
+    **{name: node(number) for name, number in zip("ZYVW", (1, 2, 3, 4), strict=True)},
     "R": Ev("aten::ones_like"),
     "O": OPTIMIZER,
 }
@@ -298,7 +281,7 @@ EXAMPLES = [
     ),
     Example(
         "what the step before had is computed again for a backward pass of another kind",
-        draw(_CLOSURE, us=100, **(_CALLED | {"Y": _relu_node(2), "W": _relu_node(4)})),
+        draw(_CLOSURE, us=100, **(_CALLED | {"Y": node(2, "ReluBackward0"), "W": node(4, "ReluBackward0")})),
         facts={"reused": _CALLED_TWICE},
         saves_us=None,
         near_miss=True,

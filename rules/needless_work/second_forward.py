@@ -49,12 +49,13 @@ from advisor.api import (
     draw,
 )
 
+from ..shared._examples import node, op
 from ..shared._places import often, place
 from ..shared._words import each_step
 from ._after_the_update import AFTER_THE_UPDATE, after_the_update
 from ._proven_passes import asked, proven_again
 from ._same_result import reuse
-from ._second_forward_examples import LAYER, WITHOUT_GRADIENTS, backward, linear
+from ._second_forward_examples import LAYER, WITHOUT_GRADIENTS, linear
 from ._unused_records import places_of, unused_runs
 
 CONFIRMED = "measured pair on a CPU: an accuracy from a second forward pass against one from the first"
@@ -160,23 +161,19 @@ _FIRST_OUTPUT = Fix(
 )
 
 
-def _dropout(number: int) -> Ev:
-    return Ev("aten::native_dropout", dims=[[64, 1024]], args={"Sequence number": number, "Fwd thread id": 0})
-
-
 _STEPS = """
     step   [1                             ][2                             ]
     cpu    [A ][B ][Z   ][Y   ][C ][D ]     [E ][F ][X   ][W   ][G ][H ]
     """
-_TRAINED: dict[str, Any] = {"A": linear(1), "B": linear(2), "Z": backward(2), "Y": backward(1)}
-_TRAINED_2: dict[str, Any] = {"E": linear(5), "F": linear(6), "X": backward(6), "W": backward(5)}
+_TRAINED: dict[str, Any] = {"A": linear(1), "B": linear(2), "Z": node(2), "Y": node(1)}
+_TRAINED_2: dict[str, Any] = {"E": linear(5), "F": linear(6), "X": node(6), "W": node(5)}
 _OTHER = [[512, 256], [1024, 256], [1024]]
 
 _SOLVER: dict[str, Any] = {
     **{name: linear(at + 1) for at, name in enumerate("ABCDIKP")},
     **{name: linear(at + 8) for at, name in enumerate("EFGHJMQ")},
-    **{name: backward(5 - at) for at, name in enumerate("ZYXWL")},
-    **{name: backward(12 - at) for at, name in enumerate("VUTSN")},
+    **{name: node(5 - at) for at, name in enumerate("ZYXWL")},
+    **{name: node(12 - at) for at, name in enumerate("VUTSN")},
 }
 
 EXAMPLES = [
@@ -206,8 +203,8 @@ EXAMPLES = [
             gpu 7   [K ][K     ][K       ][K  ][K]   [K ][K     ][K       ][K  ][K]
             """,
             us=100,
-            **(_TRAINED | {"Z": Ev(backward(2).name, launches="kernel", args=backward(2).args)}),
-            **(_TRAINED_2 | {"X": Ev(backward(6).name, launches="kernel", args=backward(6).args)}),
+            **(_TRAINED | {"Z": node(2, launches="kernel")}),
+            **(_TRAINED_2 | {"X": node(6, launches="kernel")}),
             C=linear(3),
             D=linear(4),
             G=linear(7),
@@ -286,13 +283,14 @@ EXAMPLES = [
             cpu    [A ][P ][B ][Z ][R ][Y ][C ][D ]    [E ][Q ][F ][X ][V ][W ][G ][H ]
             """,
             us=100,
-            **(_TRAINED | {"P": _dropout(2), "B": linear(3), "Z": backward(3), "R": backward(2)}),
+            **(_TRAINED | {"B": linear(3), "Z": node(3), "R": node(2)}),
+            P=op("native_dropout", [64, 1024], number=2),
             E=linear(6),
-            Q=_dropout(7),
+            Q=op("native_dropout", [64, 1024], number=7),
             F=linear(8),
-            X=backward(8),
-            V=backward(7),
-            W=backward(6),
+            X=node(8),
+            V=node(7),
+            W=node(6),
             C=linear(4),
             D=linear(5),
             G=linear(9),

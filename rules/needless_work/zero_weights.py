@@ -47,7 +47,7 @@ from advisor.api import (
 )
 
 from ..cheaper_equivalents._equivalent import Equivalent, Ints, worth
-from ..cheaper_equivalents._examples import node, observed, op, two_steps
+from ..shared._examples import node, observed, op, two_steps
 from ..shared._places import first_line
 
 # Rows whose line is asked for, the longest first; where these have none, neither have others.

@@ -37,7 +37,7 @@ from advisor.api import (
 )
 
 from ..cheaper_equivalents._equivalent import Equivalent, worth
-from ..cheaper_equivalents._examples import two_steps
+from ..shared._examples import two_steps
 from ..shared._places import made_at
 from ..shared._words import count
 

@@ -26,7 +26,7 @@ import numpy as np
 from advisor.api import Category, Ev, Events, Example, Finding, Fix, Lines, Nesting, Price, Steps, dims_of, dtypes_of
 
 from ..cheaper_equivalents._equivalent import Equivalent, Ints, worth
-from ..cheaper_equivalents._examples import two_steps
+from ..shared._examples import two_steps
 from ..shared._words import count
 
 # Of fewer tensors a norm is one of a layer, or a metric.

@@ -31,7 +31,7 @@ import numpy as np
 from advisor.api import Example, Finding, Fix, Lines, ObservedOps, Price, backward_of
 
 from ..cheaper_equivalents._equivalent import Equivalent, Ints, worth
-from ..cheaper_equivalents._examples import node, observed, op, two_steps
+from ..shared._examples import node, observed, op, two_steps
 from ..shared._words import plural
 
 # Rows whose line is asked for, the longest first; where these have none, neither have others.

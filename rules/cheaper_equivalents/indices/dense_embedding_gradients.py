@@ -28,10 +28,10 @@ from typing import Any
 
 from advisor.api import Drawing, Example, Finding, Fix, Lines, OptimizerFacts, Price, Settings, constant
 
+from ...shared._examples import node, op, two_steps
 from ...shared._places import set_at
 from ...shared._words import count
 from .._equivalent import Equivalent, Part, rows_of, worth
-from .._examples import node, op, two_steps
 from ._embedding_tables import Table, tables_of
 
 CONFIRMED = "measured pair on a CPU: 200,000 rows with SGD, dense against sparse gradients"

@@ -29,9 +29,9 @@ from typing import Any
 
 from advisor.api import FORWARD, Drawing, Example, Finding, Fix, Lines, Price, Readers
 
+from ...shared._examples import node, observed, op, two_steps
 from ...shared._words import count
 from .._equivalent import Equivalent, rows_of, worth
-from .._examples import node, observed, op, two_steps
 from ._targets import DenseTargets, dense_targets, instead_ns, quickest_ns
 
 CONFIRMED = "measured pair on a CPU: labels smoothed by hand against cross_entropy(label_smoothing=0.1)"

@@ -25,9 +25,9 @@ from typing import Any
 
 from advisor.api import BACKWARD, Drawing, Ev, Example, Finding, Fix, Lines, Price, backward_of
 
+from ...shared._examples import node, op, two_steps
 from ...shared._words import count
 from .._equivalent import Equivalent, rows_of, worth
-from .._examples import node, op, two_steps
 from ._one_hot_products import Product, one_hot_products
 
 CONFIRMED = "measured pair on a CPU: word vectors by multiplying one-hot vectors against an embedding lookup"

@@ -42,10 +42,10 @@ from advisor.api import (
 )
 
 from ...shared._device_waits import waiting_us
+from ...shared._examples import node, op, two_steps
 from ...shared._places import first_line, place
 from ...shared._words import count, each_step
 from .._equivalent import Equivalent, worth
-from .._examples import node, op, two_steps
 from ._look_ups import MOST_BYTES, LookUps, bytes_of, runs_of_look_ups
 
 Ints = npt.NDArray[np.int64]

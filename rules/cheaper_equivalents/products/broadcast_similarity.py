@@ -31,9 +31,9 @@ import numpy as np
 
 from advisor.api import FORWARD, Drawing, Example, Finding, Fix, Lines, Price, Readers, nodes_of
 
+from ...shared._examples import observed, op, two_steps
 from ...shared._words import count
 from .._equivalent import Equivalent, rows_of, whole, worth
-from .._examples import observed, op, two_steps
 from ._all_pairs import Kind, all_pairs, instead_us
 
 CONFIRMED = "measured pair on a CPU: cosines of all pairs of a batch by broadcasting against a matrix multiplication"

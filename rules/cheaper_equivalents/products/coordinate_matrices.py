@@ -29,9 +29,9 @@ import numpy as np
 
 from advisor.api import Drawing, Example, Finding, Fix, Lines, ObservedOps, Price, nodes_of
 
+from ...shared._examples import node, observed, op, two_steps
 from ...shared._words import plural
 from .._equivalent import Equivalent, Ints, whole, worth
-from .._examples import node, observed, op, two_steps
 
 _FIX = Fix(
     "Build the matrix once, in compressed form",

@@ -28,9 +28,9 @@ from typing import Any
 
 from advisor.api import Drawing, Example, Finding, Fix, JudgedSteps, Lines, Price
 
+from ...shared._examples import node, op, two_steps
 from ...shared._words import percent, plural
 from .._equivalent import Equivalent, rows_of, whole, worth
-from .._examples import node, op, two_steps
 from ._sparse_rows import sparse_rows, sparse_us
 
 CONFIRMED = "measured pair on a CPU: a graph network on a dense adjacency matrix against a sparse one"

@@ -43,9 +43,9 @@ from advisor.api import (
     sizes,
 )
 
+from ...shared._examples import node, observed, op, two_steps
 from ...shared._places import often
 from .._equivalent import Equivalent, Ints, Part, worth
-from .._examples import node, observed, op, two_steps
 
 _WRITES_OUT = ("aten::diag", "aten::diag_embed")
 _FACTORS = frozenset(

@@ -44,9 +44,9 @@ from advisor.api import (
     sizes,
 )
 
+from ...shared._examples import node, observed, op, two_steps
 from ...shared._places import often
 from .._equivalent import Equivalent, worth
-from .._examples import node, observed, op, two_steps
 
 _INVERSES = ("aten::inverse", "aten::linalg_inv", "aten::linalg_inv_ex")
 _PRODUCTS = frozenset(f"aten::{name}" for name in ("matmul", "mm", "bmm", "mv", "addmm", "baddbmm", "addmv"))

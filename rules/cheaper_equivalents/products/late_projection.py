@@ -31,9 +31,9 @@ from typing import Any
 
 from advisor.api import Drawing, Ev, Example, Finding, Fix, Lines, Price, Readers
 
+from ...shared._examples import node, observed, op, two_steps
 from ...shared._words import count
 from .._equivalent import Equivalent, rows_of, worth
-from .._examples import node, observed, op, two_steps
 from ._late_layers import Kind, late_layers
 
 CONFIRMED = (

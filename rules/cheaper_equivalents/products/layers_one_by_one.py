@@ -46,10 +46,10 @@ from advisor.api import (
     sizes,
 )
 
+from ...shared._examples import node, observed, op, two_steps
 from ...shared._places import place
 from ...shared._words import count
 from .._equivalent import Equivalent, worth
-from .._examples import node, observed, op, two_steps
 from ._equal_layers import LayersInTurn, layers_in_turn, loop_line
 
 # The optimizer's share of fewer, larger parameters is left out: it was not measured apart.

@@ -27,9 +27,9 @@ import numpy as np
 
 from advisor.api import Drawing, Ev, Example, Finding, Fix, Lines, Price, backward_passes
 
+from ...shared._examples import node, op, two_steps
 from ...shared._words import plural
 from .._equivalent import Equivalent, rows_of, worth
-from .._examples import node, op, two_steps
 from ._merged_weights import merged
 
 CONFIRMED = "measured pair on a CPU: adapters of rank 8 in a language model, merged in each pass and kept as factors"

@@ -46,10 +46,10 @@ from advisor.api import (
     sizes,
 )
 
+from ...shared._examples import node, observed, op, two_steps
 from ...shared._places import place
 from ...shared._words import count
 from .._equivalent import Equivalent, worth
-from .._examples import node, observed, op, two_steps
 from ._equal_layers import layers_in_turn, loop_line, rows_at
 
 _HOW = (

@@ -27,9 +27,9 @@ import numpy as np
 
 from advisor.api import Example, Finding, Fix, Lines, ObservedOps, Price, backward_of
 
+from ...shared._examples import node, observed, op, two_steps
 from ...shared._words import count
 from .._equivalent import Equivalent, worth
-from .._examples import node, observed, op, two_steps
 from ._unread_rows import unread_part
 
 # Rows whose line is asked for, the longest first; where these have none, neither have others.

@@ -31,9 +31,9 @@ import numpy as np
 
 from advisor.api import Drawing, Example, Finding, Fix, Lines, Price, RankRecord, Unread
 
+from ...shared._examples import node, observed, op, two_steps
 from ...shared._words import percent
 from .._equivalent import Equivalent, worth
-from .._examples import node, observed, op, two_steps
 from ._unread_rows import PRODUCTS, unread_part, unread_work
 
 CONFIRMED = "measured pair on a CPU: a protein language model that scores all positions against masked ones only"

@@ -1,9 +1,10 @@
-"""What the examples of this family are drawn with."""
+"""What examples of several families are drawn with."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from advisor.api import BACKWARD, ELEMENTWISE, FORWARD, GEMM, OPTIMIZER, Drawing, Ev, draw
@@ -18,6 +19,10 @@ def two_steps(*cpu: str, gpu: str = "", **ops: str | Ev) -> Drawing:
     F is a layer, B a node of the backward pass, O the optimizer; K and E are kernels, unless said otherwise. What has
     a number for its backward pass has another one in the second step.
     """
+    return Drawing(partial(_in_two_steps, cpu, gpu, ops))
+
+
+def _in_two_steps(cpu: tuple[str, ...], gpu: str, ops: dict[str, str | Ev]) -> dict[str, Any]:
     width, whole = max(map(len, cpu)), max(map(len, (*cpu, gpu))) + 3
     drawn = set(re.findall(r"\[(\w+)", " ".join((*cpu, gpu))))
     known: dict[str, Any] = {word: one for word, one in (_USUAL | ops).items() if word in drawn or word in ops}
@@ -31,7 +36,7 @@ def two_steps(*cpu: str, gpu: str = "", **ops: str | Ev) -> Drawing:
     for name, lane in (*(("cpu", one) for one in cpu), *((("gpu 7", gpu),) if gpu else ())):
         again = re.sub(r"\[(\w)", lambda found: "[" + later.get(found[1], (found[1],))[0], lane)
         lanes.append(f"{name:7}{lane:{whole}}{again}")
-    return draw("\n".join(lanes), us=100, **known | dict(later.values()))
+    return dict(draw("\n".join(lanes), us=100, **known | dict(later.values())))
 
 
 def op(name: str, *dims: Any, number: int | None = None, launches: str | None = None, **args: Any) -> Ev:
