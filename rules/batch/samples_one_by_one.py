@@ -44,7 +44,7 @@ from advisor.api import (
 
 from ..shared._loop_saving import loop_saving
 from ..shared._places import place
-from ..shared._words import count, percent
+from ..shared._words import count, each_step
 
 _FIX = Fix(
     "Stack the samples, and call the model once for all of them",
@@ -76,7 +76,7 @@ def check(
 
 def _finding(one: CalledModel, saving: Saving, price: Price) -> Finding:
     us, backward_us = one.place.us, one.place.backward_us
-    said = f"{duration(price.scale.scaled(us))} of each step ({percent(us / price.ops.steps.step_us)})"
+    said = each_step(price, us)
     behind = f", and {duration(price.scale.scaled(backward_us))} in the backward pass" if backward_us else ""
     return Finding(
         message=(

@@ -40,12 +40,11 @@ from advisor.api import (
     RankRecord,
     constant,
     draw,
-    duration,
     together,
 )
 
 from ..shared._places import place
-from ..shared._words import count, percent
+from ..shared._words import count, each_step
 
 # How many such passes one bincount takes.
 _BINCOUNT = constant("share.bincount_passes").range
@@ -85,8 +84,7 @@ def check(
         where = one.lines[0].source
         yield Finding(
             f"{count(round(one.passes))} times a step, all elements are compared with a class to count those that are "
-            f"equal{place(where)}: {duration(price.scale.scaled(us))} of each step "
-            f"({percent(us / price.ops.steps.step_us)}), for what one `bincount` gives.",
+            f"equal{place(where)}: {each_step(price, us)}, for what one `bincount` gives.",
             price.shares(
                 low * (1 - most / one.passes),
                 high * (1 - fewest / one.passes),

@@ -40,7 +40,6 @@ from advisor.api import (
     Steps,
     Trace,
     draw,
-    duration,
     edits,
     intersect,
     subtract,
@@ -48,7 +47,7 @@ from advisor.api import (
 )
 
 from ..shared._compiled_regions import LEAST_PIECES, LOOKUP, pieces_of
-from ..shared._words import count, percent
+from ..shared._words import count, each_step
 
 CONFIRMED = "measured pair on a CPU: thirty layers compiled one by one against the whole model, which saved 22 and 24 %"
 
@@ -81,8 +80,7 @@ def check(
     yield Finding(
         message=(
             f"Compiled code runs in {count(pieces)} regions a step: guard checks{', calls' if gpu else ''} and the "
-            f"Python between regions take {duration(scale.scaled(spent_us))} of each step "
-            f"({percent(spent_us / steps.step_us)})."
+            f"Python between regions take {each_step(price, spent_us)}."
         ),
         saving=saving,
         facts={"pieces": pieces, "wrapper_us": spent_us},

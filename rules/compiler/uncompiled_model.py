@@ -41,12 +41,11 @@ from advisor.api import (
     Settings,
     Treatment,
     draw,
-    duration,
     starts_in,
 )
 
 from ..shared._places import set_at
-from ..shared._words import count, percent
+from ..shared._words import count, each_step
 
 # What Inductor makes one loop of: by the op's name without `aten::` and the underscore of what works in place.
 _FUSED = frozenset(
@@ -104,8 +103,7 @@ def check(
     yield Finding(
         message=(
             f"{count(len(rows) / steps.count)} elementwise ops, reductions and normalizations of the forward and "
-            f"backward pass take {duration(scale.scaled(spent_us))} of each step "
-            f"({percent(spent_us / steps.step_us)}), one after another."
+            f"backward pass take {each_step(price, spent_us)}, one after another."
         ),
         where=set_at(settings, "model"),
         facts={

@@ -29,18 +29,15 @@ from advisor.api import (
     Finding,
     Fix,
     Price,
-    Scale,
     Settings,
     StepOps,
-    Steps,
     Treatment,
     draw,
-    duration,
     edits,
 )
 
 from ..shared._places import set_at
-from ..shared._words import percent, plural
+from ..shared._words import each_step, plural
 
 # Not confirmed: of seven networks on a CPU, four perceptrons became 3 to 9 % faster with views, the others did not.
 _COPY = "reducer::copy_bucket_to_grad"
@@ -48,8 +45,6 @@ _COPY = "reducer::copy_bucket_to_grad"
 
 def check(
     recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     settings: Settings | None,
     *,
@@ -62,16 +57,16 @@ def check(
     claims, spent_us = price.claims("backward"), price.spent_us(rows)
     how = "high: the step without these copies; low: nothing, as in three of seven networks on a CPU"
     saving = price.saving([], [edits.remove(rows)], claims, how)
-    if saving.high_us < min_share * scale.step_us:
+    if saving.high_us < min_share * price.scale.step_us:
         return
     yield Finding(
         message=(
-            f"DistributedDataParallel copies {plural(len(rows) / steps.count, 'gradient')} a step back out of its "
-            f"buckets: {duration(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            f"DistributedDataParallel copies {plural(len(rows) / recorded.steps.count, 'gradient')} a step back out of "
+            f"its buckets: {each_step(price, spent_us)}."
         ),
         saving=saving,
         where=set_at(settings, "ddp"),
-        facts={"copies": len(rows) / steps.count, "copy_us": spent_us},
+        facts={"copies": len(rows) / recorded.steps.count, "copy_us": spent_us},
         fix=Fix(
             "Set `gradient_as_bucket_view=True`",
             "exact",

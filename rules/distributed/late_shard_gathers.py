@@ -43,14 +43,13 @@ from advisor.api import (
     Price,
     Settings,
     draw,
-    duration,
     edits,
     intersect,
     total,
     union,
 )
 
-from ..shared._words import count, percent
+from ..shared._words import count, each_step
 
 # A kernel at the head of an idle stream begins so soon after its launch; one that waits for others begins later.
 _AT_ONCE_NS = 50_000
@@ -69,7 +68,7 @@ def check(
     late = _late(settings)
     if not late:
         return
-    events, steps, scale = price.ops.events, price.ops.steps, price.scale
+    events, steps = price.ops.events, price.ops.steps
     rows = np.flatnonzero(communication.rows & events.named(*_GATHERS))
     if late[1] == "forward":
         rows = _awaited(price, rows)
@@ -83,8 +82,8 @@ def check(
     saving = price.saving([], [edits.move(rows)], (), how, model_us=hidden_us, bound_us=exposed_us)
     yield Finding(
         message=(
-            f"For {duration(scale.scaled(exposed_us))} of each step ({percent(exposed_us / steps.step_us)}) the GPU "
-            f"waits for all-gathers, {count(len(rows) / steps.count)} a step, and {late[0]}."
+            f"For {each_step(price, exposed_us)} the GPU waits for all-gathers, "
+            f"{count(len(rows) / steps.count)} a step, and {late[0]}."
         ),
         saving=saving,
         facts={

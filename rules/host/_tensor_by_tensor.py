@@ -12,7 +12,7 @@ from advisor.api import Finding, Fix, KernelWork, Lines, Price, duration
 
 from ..shared._listed import as_lists
 from ..shared._op_loops import OpLoop, op_loops
-from ..shared._words import count, percent
+from ..shared._words import count, each_step
 
 Ints = npt.NDArray[np.int64]
 
@@ -64,8 +64,8 @@ def over_tensors(priced: Priced, lines: Lines, seen: Ints, min_share: float) -> 
         yield Finding(
             message=(
                 f"A loop runs {_named(loop)} {count(loop.times)} times a step, tensor by tensor: the GPU spends "
-                f"{duration(scale.scaled(took_us))} of each step ({percent(took_us / steps.step_us)}) on these small "
-                f"kernels, and waits {duration(scale.scaled(listed.waited_us))} between them."
+                f"{each_step(price, took_us)} on these small kernels, "
+                f"and waits {duration(scale.scaled(listed.waited_us))} between them."
             ),
             saving=saving,
             where=(where,) if where else (),

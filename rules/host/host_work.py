@@ -61,7 +61,7 @@ from advisor.api import (
 from ..shared._rising_steps import end_of_rise
 from ..shared._side_effect_factors import SIDE_EFFECTS
 from ..shared._slow_containers import in_container, slow_container
-from ..shared._words import percent
+from ..shared._words import each_step, percent
 from ._gc_time import calls_collector, collected_us
 from ._messages import as_messages
 from ._periodic_python import now_and_then, python_ns
@@ -126,7 +126,7 @@ def check(
             slow = slow_container(record, place.lines, scale.scaled(place.python_us))
             yield in_container(found_here, slow, price)
     if not found and (places is None or named_us < 0.5 * bound_us) and bound_us >= min_spread * steps.step_us:
-        yield _nameless(bound_us, steps, scale)
+        yield _nameless(bound_us, price)
 
 
 def _is_work(line: LineCost, few: float) -> bool:
@@ -179,11 +179,13 @@ def _finding(
     )
 
 
-def _nameless(us: float, steps: Steps, scale: Scale) -> Finding:
-    taken = f"{duration(scale.scaled(us))} of each step ({percent(us / steps.step_us)})"
+def _nameless(us: float, price: Price) -> Finding:
+    how = "all of it, if the work can leave the loop or become tensor ops; else nothing"
     return Finding(
-        message=f"Python code between ops takes {taken}; capture with `advisor run` to see which lines.",
-        saving=scale.saving(0.0, us, "all of it, if the work can leave the loop or become tensor ops; else nothing"),
+        message=(
+            f"Python code between ops takes {each_step(price, us)}; capture with `advisor run` to see which lines."
+        ),
+        saving=price.scale.saving(0.0, us, how),
         facts={"python_us": us},
         claims=("host",),
     )

@@ -45,16 +45,14 @@ from advisor.api import (
     Example,
     Finding,
     Price,
-    Scale,
     Source,
-    Steps,
     SyncSite,
     Training,
     draw,
     duration,
 )
 
-from ..shared._words import count, percent
+from ..shared._words import count, each_step
 from ._exchange_sizes import FIX, NEEDED, SIZES, sizes_of_exchange
 from ._sync_fixes import SITES, fix_of, of_the_op, to_device
 from ._waits import WORTH, Wait, Waits
@@ -73,7 +71,7 @@ def check(
 
 
 def _finding(wait: Wait, price: Price, *, trains: bool = True) -> Finding:
-    steps, scale = price.ops.steps, price.scale
+    scale = price.scale
     site, saving, later = wait.site, wait.saving, wait.later
     # Else the device idles in gaps further on.
     at_once = 2 * scale.scaled(site.then_idle_us) > saving.high_us
@@ -83,10 +81,9 @@ def _finding(wait: Wait, price: Price, *, trains: bool = True) -> Finding:
     waits = f"`{_short(site.op)}`{place} makes the host wait for the GPU {times} a step"
     then = (
         f", {duration(scale.scaled(site.us))} in all, and launch nothing meanwhile: what it does next leaves the GPU "
-        f"idle{_idle_time(site, steps, scale) if at_once else ''}."
+        f"idle{_idle_time(site, price) if at_once else ''}."
         if later
-        else f"; the GPU is then idle for {duration(scale.scaled(site.idle_after_us))} of each step "
-        f"({percent(site.idle_after_us / steps.step_us)})."
+        else f"; the GPU is then idle for {each_step(price, site.idle_after_us)}."
     )
     return Finding(
         message=waits + then + (NEEDED if needed else ""),
@@ -107,9 +104,8 @@ def _finding(wait: Wait, price: Price, *, trains: bool = True) -> Finding:
     )
 
 
-def _idle_time(site: SyncSite, steps: Steps, scale: Scale) -> str:
-    us = site.then_idle_us
-    return f" for {duration(scale.scaled(us))} of each step ({percent(us / steps.step_us)})"
+def _idle_time(site: SyncSite, price: Price) -> str:
+    return f" for {each_step(price, site.then_idle_us)}"
 
 
 def _place(where: Source) -> str:

@@ -70,7 +70,7 @@ from advisor.api import (
 
 from ..shared._loop_saving import NOT_SEEN, loop_saving
 from ..shared._places import called_at
-from ..shared._words import count, percent
+from ..shared._words import count, each_step
 from ._device_loops import DeviceLoop, device_loops
 from ._tensor_by_tensor import Priced, over_tensors
 
@@ -158,8 +158,7 @@ def _waited_for(loop: DeviceLoop, price: Price, min_share: float) -> Finding | N
     return Finding(
         message=(
             f"{first.file.rpartition('/')[2]}:{first.line} runs `{loop.op}` {count(loop.times)} times a step in a "
-            f"loop, for which the GPU waits {duration(scale.scaled(loop.waited_us))} of each step "
-            f"({percent(loop.waited_us / steps.step_us)})."
+            f"loop, for which the GPU waits {each_step(price, loop.waited_us)}."
         ),
         saving=saving,
         where=loop.where,
@@ -170,16 +169,13 @@ def _waited_for(loop: DeviceLoop, price: Price, min_share: float) -> Finding | N
 
 
 def _finding(place: Block, loop: Loop, turn: LoopDependency, price: Price, called: tuple[Source, ...]) -> Finding:
-    steps, scale = price.ops.steps, price.scale
+    scale = price.scale
     behind = f", and {duration(scale.scaled(place.backward_us))} in the backward pass" if place.backward_us else ""
     does = f"runs `{loop.op}` {count(loop.turns)} times a step: the loop"
     if loop.reads:
         does = f"reads single elements of tensors {count(loop.turns)} times a step, inside a library: that"
     return Finding(
-        message=(
-            f"{place.place}{called_at(called)} {does} takes {duration(scale.scaled(place.us))} of each step "
-            f"({percent(place.us / steps.step_us)}){behind}."
-        ),
+        message=f"{place.place}{called_at(called)} {does} takes {each_step(price, place.us)}{behind}.",
         saving=loop_saving(place, loop, turn, price),
         where=tuple(dict.fromkeys((*place.heads, *place.where, *called))),
         facts={"iterations": loop.turns, "loop_us": place.us, "backward_us": place.backward_us, "op": loop.op},

@@ -35,11 +35,10 @@ from advisor.api import (
     Treatment,
     constant,
     draw,
-    duration,
 )
 
 from ..shared._places import set_at
-from ..shared._words import percent, plural
+from ..shared._words import each_step, plural
 
 CONFIRMED = "measured pair on a CPU: two large layers with one thread against two"
 
@@ -57,7 +56,7 @@ def check(
     *,
     min_share: float = 0.10,  # of the step in ops long enough to split over threads; below, waking threads costs more
 ) -> Iterator[Finding]:
-    steps, scale = price.ops.steps, price.scale
+    steps = price.ops.steps
     usable = use.cores // use.ranks - use.workers
     if device.kind != "none" or usable <= use.threads:
         return
@@ -70,8 +69,8 @@ def check(
     yield Finding(
         message=(
             f"{plural(use.threads, 'thread')}{' per rank' if use.ranks > 1 else ''} on {plural(use.cores, 'core')}: "
-            f"matrix multiplications and convolutions take {duration(scale.scaled(shared_us))} of each step "
-            f"({percent(shared_us / steps.step_us)}), and {plural(usable, 'core')} could share the work."
+            f"matrix multiplications and convolutions take {each_step(price, shared_us)}, "
+            f"and {plural(usable, 'core')} could share the work."
         ),
         saving=price.long_ops(
             (min(least_us, most_us), most_us),

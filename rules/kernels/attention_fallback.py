@@ -35,17 +35,14 @@ from advisor.api import (
     Fix,
     Lines,
     Price,
-    Scale,
     Settings,
     StepOps,
-    Steps,
     backward_of,
     draw,
-    duration,
 )
 
 from ..shared._places import often, place, set_at
-from ..shared._words import percent
+from ..shared._words import each_step
 from ._attention_cost import cost_of_plain, fused
 from ._attention_words import in_transformers
 
@@ -60,8 +57,6 @@ _DROPOUT = ("aten::dropout", "aten::native_dropout", "aten::bernoulli_")
 
 def check(
     recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     lines: Lines,
     settings: Settings | None,
@@ -82,7 +77,7 @@ def check(
         return
     both = np.concatenate((rows, backward_of(events, rows)))
     spent_us, claims = price.spent_us(both), price.claims("forward", "backward")
-    if spent_us < min_share * steps.step_us:
+    if spent_us < min_share * recorded.steps.step_us:
         return
     where = lines.where_op(int(rows[0]))
     cause = "the fused kernel is switched off" if switched_off else "of dropout on attention weights"
@@ -90,18 +85,18 @@ def check(
     saving = None
     if not price.on_device:
         saving = fused(cost_of_plain(recorded, rows), price, claims)
-        if saving.high_us < min_share * scale.step_us:
+        if saving.high_us < min_share * price.scale.step_us:
             return
     dropped = in_transformers(settings, _NO_DROPOUT, no_dropout=True)
     made = set_at(settings, "model") if dropped is not _NO_DROPOUT else ()
     yield Finding(
         message=(
-            f"Attention falls back to its unfused implementation {often(len(rows) / steps.count)}{place(where)}{why}: "
-            f"{duration(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            f"Attention falls back to its unfused implementation {often(len(rows) / recorded.steps.count)}"
+            f"{place(where)}{why}: {each_step(price, spent_us)}."
         ),
         saving=saving,
         where=(*(set_at(settings, "flash_sdp") if switched_off else made), *((where,) if where else ())),
-        facts={"calls": len(rows) / steps.count, "attention_us": spent_us, "dropout": bool(len(dropping))},
+        facts={"calls": len(rows) / recorded.steps.count, "attention_us": spent_us, "dropout": bool(len(dropping))},
         fix=None if price.on_device else _SWITCHED_ON if switched_off else dropped,
         claims=claims,
         at_most="medium",  # dropout of attention weights may be wanted

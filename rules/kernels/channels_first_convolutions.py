@@ -29,10 +29,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Device, Ev, Events, Example, Finding, Fix, Price, Settings, StepOps, draw, duration
+from advisor.api import Device, Ev, Events, Example, Finding, Fix, Price, Settings, StepOps, draw
 
 from ..shared._places import set_at
-from ..shared._words import percent
+from ..shared._words import each_step
 
 _FORWARD = "aten::convolution"
 _BACKWARD = "aten::convolution_backward"
@@ -60,7 +60,7 @@ def check(
     first_us = recorded.us(np.array([row for row in forward.tolist() if _channels_first(recorded.events, row)], int))
     forward_us = recorded.us(forward)
     facts = {"convolutions_us": spent_us, "channels_first_us": first_us}
-    took = f"{duration(price.scale.scaled(spent_us))} of each step ({percent(spent_us / recorded.steps.step_us)})"
+    took = each_step(price, spent_us)
     if forward_us and first_us >= _MOSTLY * forward_us:
         yield Finding(
             message=f"Convolutions take {took}, on images whose channels come first in memory.",

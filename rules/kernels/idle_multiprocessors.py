@@ -39,15 +39,12 @@ from advisor.api import (
     Lines,
     Missing,
     Price,
-    Scale,
-    Steps,
     WorkGroup,
     draw,
-    duration,
 )
 
 from ..shared._roofline import WELL_MADE, idle_kernels, saved_us, scaled, shape_words
-from ..shared._words import count, percent, plural
+from ..shared._words import count, each_step, percent, plural
 
 # A trace of an MI300X holds the fault (batch normalisation in 64 blocks for 304 multiprocessors, 2 % of the memory's
 # rate), but its steps wait for communication, so that the replay gives back 1.3 % and the rule stays silent.
@@ -56,8 +53,6 @@ Rows = npt.NDArray[np.int64]
 
 
 def check(
-    steps: Steps,
-    scale: Scale,
     price: Price,
     device: Device,
     work: KernelWork,
@@ -71,11 +66,11 @@ def check(
     found = [(group, rows) for group in work.groups if len(rows := idle_kernels(events, group, device))]
     kept = [(rows, _kept(events, group, rows, processors)) for group, rows in found]
     spent_us, most_us = sum(price.spent_us(rows) for rows, _ in kept), saved_us(price, kept)
-    if most_us < min_share * steps.step_us:
+    if most_us < min_share * price.ops.steps.step_us:
         return
     how = "high: the same work divided over all multiprocessors; low: nothing, as the library decides how to divide it"
     saving = price.saving([], scaled(kept), ("compute",), how, model_us=(0.0, most_us))
-    if saving.high_us < min_share * scale.step_us:
+    if saving.high_us < min_share * price.scale.step_us:
         return
     worst = max(found, key=lambda pair: int(events.dur_ns[pair[1]].sum()))
     blocks = int(np.median(events.blocks[worst[1]]))
@@ -84,7 +79,7 @@ def check(
     yield Finding(
         message=(
             f"Kernels with fewer thread blocks than the device's {count(processors)} multiprocessors take "
-            f"{duration(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)}): "
+            f"{each_step(price, spent_us)}: "
             f"{shape_words(worst[0])} runs in {plural(blocks, 'block')} and reaches {percent(worst[0].reached)} of "
             "what the device can do."
         ),

@@ -34,22 +34,17 @@ from advisor.api import (
     KernelWork,
     Lines,
     Price,
-    Scale,
-    Steps,
     WorkGroup,
     draw,
-    duration,
 )
 
 from ..shared._roofline import LEAST_US, WELL_MADE, odd_size, saved_us, scaled, shape_words, spent_us
-from ..shared._words import percent
+from ..shared._words import each_step, percent
 
 CONFIRMED = "real trace: a video transformer with 3,137 tokens on an H100, on kernels whose names say align1"
 
 
 def check(
-    steps: Steps,
-    scale: Scale,
     price: Price,
     work: KernelWork,
     lines: Lines | None,
@@ -63,7 +58,7 @@ def check(
     ]
     high = [(group, _factor(group, WELL_MADE)) for group in odd]
     taken_us, most_us = spent_us(price, odd), _saved_us(price, high)
-    if most_us < min_share * steps.step_us:
+    if most_us < min_share * price.ops.steps.step_us:
         return
     usual = _usual(work.groups)
     how = f"high: these kernels come as near the device's peak as efficient ones do ({percent(WELL_MADE)}); low: " + (
@@ -72,7 +67,7 @@ def check(
     low = [(group, _factor(group, usual / 2)) for group in odd if usual]
     least, most = (scaled((group.kernels, factor) for group, factor in pairs) for pairs in (low, high))
     saving = price.saving(least, most, ("compute",), how, model_us=(_saved_us(price, low), most_us))
-    if saving.high_us < min_share * scale.step_us:
+    if saving.high_us < min_share * price.scale.step_us:
         return
     worst = max(odd, key=lambda group: _excess_us(group, WELL_MADE))
     sizes = sorted({odd_size(group) for group in odd}, reverse=True)
@@ -81,7 +76,7 @@ def check(
         message=(
             f"Rows of {_listed(sizes)} numbers are not aligned for tensor cores or wide loads: {shape_words(worst)} "
             f"reaches {percent(worst.reached)} of what the device can do, and such kernels take "
-            f"{duration(scale.scaled(taken_us))} of each step ({percent(taken_us / steps.step_us)})."
+            f"{each_step(price, taken_us)}."
         ),
         saving=saving,
         where=(where,) if where else (),

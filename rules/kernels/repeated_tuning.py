@@ -37,18 +37,15 @@ from advisor.api import (
     Missing,
     Nesting,
     Price,
-    Scale,
     Settings,
-    Steps,
     Trace,
     Treatment,
     draw,
-    duration,
     edits,
 )
 
 from ..shared._places import set_at
-from ..shared._words import count, percent, plural
+from ..shared._words import count, each_step, plural
 
 Ints = npt.NDArray[np.int64]
 _CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
@@ -57,8 +54,6 @@ _TRIES = 4
 
 
 def check(
-    steps: Steps,
-    scale: Scale,
     price: Price,
     device: Device,
     settings: Settings,
@@ -81,20 +76,20 @@ def check(
     how = "high: the kernels beyond the usual number, if all of a call take equally long; low: half of that"
     half, all_of_it = [edits.scale(mine, (1 + factor) / 2)], [edits.scale(mine, factor)]
     saving = price.saving(half, all_of_it, ("compute",), how)
-    if saving.high_us < min_share * scale.step_us:
+    if saving.high_us < min_share * price.scale.step_us:
         return
     where = lines.where_op(int(tried[0])) if lines else None
     yield Finding(
         message=(
             "cudnn.benchmark is on, and times algorithms for new shapes of "
-            f"{plural(len(tried) / steps.count, 'convolution')} a step, with "
+            f"{plural(len(tried) / price.ops.steps.count, 'convolution')} a step, with "
             f"{plural(round(len(mine) / len(tried)), 'kernel')} instead of {count(usual)}: "
-            f"{duration(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            f"{each_step(price, spent_us)}."
         ),
         saving=saving,
         where=set_at(settings, "cudnn_benchmark") + ((where,) if where else ()),
         facts={
-            "tuning_runs": len(tried) / steps.count,
+            "tuning_runs": len(tried) / price.ops.steps.count,
             "shapes": len(np.unique(events.dims[tried])),
             "tuning_us": spent_us,
         },

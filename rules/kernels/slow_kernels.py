@@ -44,11 +44,10 @@ from advisor.api import (
     WorkGroup,
     constant,
     draw,
-    duration,
 )
 
 from ..shared._roofline import FAR, WELL_MADE, idle_kernels, odd_size, saved_us, scaled, shape_words, spent_us
-from ..shared._words import percent, plural
+from ..shared._words import each_step, percent, plural
 from ._channels_last import slower, with_the_variable
 
 # Kernels below this are mostly start and end.
@@ -87,9 +86,9 @@ def check(
     others = f" and {plural(len(slow) - 1, 'other call')}" if len(slow) > 1 else ""
     yield Finding(
         message=(
-            f"{shape_words(worst)}{others} {'take' if others else 'takes'} {duration(scale.scaled(taken_us))} of each "
-            f"step ({percent(taken_us / steps.step_us)}) and reach{'' if others else 'es'} {percent(worst.reached)} of "
-            f"what the device's {limit} allows{_because(worst)}."
+            f"{shape_words(worst)}{others} {'take' if others else 'takes'} {each_step(price, taken_us)} "
+            f"and reach{'' if others else 'es'} {percent(worst.reached)} of what the "
+            f"device's {limit} allows{_because(worst)}."
         ),
         saving=saving,
         where=(where,) if where else (),

@@ -43,18 +43,15 @@ from advisor.api import (
     Links,
     Nesting,
     Price,
-    Scale,
     Settings,
     StepOps,
-    Steps,
     Trace,
     draw,
-    duration,
     shapes,
 )
 
 from ..shared._places import often, set_at
-from ..shared._words import percent
+from ..shared._words import each_step
 from ._attention_cost import SOFTMAX, cost_of, fused
 from ._attention_words import in_transformers
 
@@ -71,8 +68,6 @@ _PRODUCTS = ("aten::bmm", "aten::baddbmm")
 
 def check(
     recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     lines: Lines | None,
     settings: Settings | None,
@@ -85,13 +80,13 @@ def check(
     cost = cost_of(recorded, found, price.on_device)
     claims = price.claims("forward", "backward", "other_ops")
     saving = fused(cost, price, claims, found)
-    if saving.high_us < min_share * scale.step_us:
+    if saving.high_us < min_share * price.scale.step_us:
         return
     drops = _drops_out(recorded.trace, recorded.nesting, found)
     # Fused kernels for GPUs drop weights out as well; the one for CPUs does not.
     dropping = drops and not price.on_device
     scale_and_dropout = f"scale=scale{', dropout_p=p if self.training else 0.0' if drops and not dropping else ''}"
-    number = len(found) / steps.count
+    number = len(found) / price.ops.steps.count
     where = lines.where_op(int(found[0][len(found[0]) // 2])) if lines else None
     fix = _by_hand(scale_and_dropout, dropping=dropping)
     own = in_transformers(settings, fix, no_dropout=dropping)
@@ -99,7 +94,7 @@ def check(
     yield Finding(
         message=(
             f"Attention runs op by op {often(number)}: matrix multiplications, mask and softmax take "
-            f"{duration(scale.scaled(cost.forward_us))} of each step ({percent(cost.forward_us / steps.step_us)})"
+            f"{each_step(price, cost.forward_us)}"
             f"{' in the forward pass alone' if cost.backward_us else ''}."
         ),
         saving=saving,

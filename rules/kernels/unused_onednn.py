@@ -43,14 +43,13 @@ from advisor.api import (
     dims_of,
     draw,
     dtypes_of,
-    duration,
     edits,
     operations_of,
     sizes,
 )
 
 from ..shared._places import first_line, set_at
-from ..shared._words import percent
+from ..shared._words import each_step
 
 Ints = npt.NDArray[np.int64]
 
@@ -88,7 +87,7 @@ def check(
     if not len(rows) or spent_us < min_share * price.ops.steps.step_us or not (off or _without(price.ops, rows)):
         return
     saving = _saving(price, calibration, rows) if off else None
-    took = f"{duration(price.scale.scaled(spent_us))} of each step ({percent(spent_us / price.ops.steps.step_us)})"
+    took = each_step(price, spent_us)
     first = first_line(lines, rows[np.argsort(-price.ops.events.dur_ns[rows])][:_TRIED])
     yield Finding(
         message=f"Convolutions in fp32 take {took}, and "

@@ -51,7 +51,7 @@ from advisor.api import (
     union,
 )
 
-from ..shared._words import percent, plural
+from ..shared._words import each_step, percent, plural
 
 CONFIRMED = "measured pair on a CPU: set_to_none=False against the default, a wide network"
 
@@ -85,8 +85,8 @@ def check(
     where = lines.where_op(int(np.flatnonzero(calls)[0])) if lines else None
     yield Finding(
         message=(
-            f"zero_grad fills the gradients with zeros: {duration(scale.scaled(fill_us))} of each step "
-            f"({percent(fill_us / steps.step_us)}), and adding to them takes another {duration(scale.scaled(add_us))}."
+            f"zero_grad fills the gradients with zeros: {each_step(price, fill_us)}, "
+            f"and adding to them takes another {duration(scale.scaled(add_us))}."
         ),
         # Few long ops, which the profiler hardly slows.
         saving=price.long_ops(

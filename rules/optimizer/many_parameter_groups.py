@@ -37,11 +37,10 @@ from advisor.api import (
     Saving,
     Settings,
     draw,
-    duration,
 )
 
 from ..shared._places import made_at
-from ..shared._words import count, percent
+from ..shared._words import count, each_step
 from ._fused_steps import fused_us
 
 _FIX = Fix(
@@ -78,7 +77,7 @@ def check(
             message=(
                 f"{one.name} steps {count(groups)} groups of parameters one after the other, which have "
                 f"{count(kinds)} different {'setting' if kinds == 1 else 'settings'}: its steps take "
-                f"{duration(price.scale.scaled(work.us))} of each step ({percent(work.us / price.ops.steps.step_us)})."
+                f"{each_step(price, work.us)}."
             ),
             saving=saving,
             where=(*made_at(one), *((work.where,) if work.where else ())),

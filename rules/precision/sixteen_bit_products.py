@@ -40,11 +40,10 @@ from advisor.api import (
     Price,
     WorkGroup,
     draw,
-    duration,
 )
 
 from ..shared._roofline import saved_us, scaled, shape_words, spent_us
-from ..shared._words import percent
+from ..shared._words import each_step
 
 _SIXTEEN = ("bf16", "fp16")
 # Ops that multiply in fp8: who calls them has made the choice.
@@ -82,7 +81,7 @@ def check(
     yield Finding(
         message=(
             f"Matrix multiplications of {min_size:,} and more in every size run in {costliest.precision} and take "
-            f"{duration(scale.scaled(taken_us))} of each step ({percent(taken_us / steps.step_us)}), "
+            f"{each_step(price, taken_us)}, "
             f"{shape_words(costliest)} most of it; the {work.hardware.model} multiplies fp8 at "
             f"{work.hardware.fp8_tflops / work.hardware.half_tflops:.2g} times that rate."
         ),

@@ -40,21 +40,18 @@ from advisor.api import (
     Links,
     Missing,
     Price,
-    Scale,
     StepOps,
-    Steps,
     backward_of,
     data_size,
     dims_of,
     draw,
     dtypes_of,
-    duration,
     edits,
     sizes,
 )
 
 from ..shared._places import often
-from ..shared._words import percent
+from ..shared._words import each_step
 
 Ints = npt.NDArray[np.int64]
 # Vocabularies of language models; classes of pictures are fewer.
@@ -64,8 +61,6 @@ _HALF = ("c10::Half", "c10::BFloat16")
 
 def check(
     recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     lines: Lines | None,
     *,
@@ -81,15 +76,15 @@ def check(
     spent_us = price.spent_us(both)
     how = "high: the step without these copies and those of their gradients; low: without the forward copies"
     saving = price.saving([edits.remove(rows)], [edits.remove(both)], ("compute",), how)
-    if saving.high_us < min_share * scale.step_us:
+    if saving.high_us < min_share * price.scale.step_us:
         return
     shape = sizes(dims_of(events, int(rows[0])), 0)
     held = 4.0 * math.prod(shape)
     where = lines.where_op(int(rows[0])) if lines else None
     yield Finding(
         message=(
-            f"Logits of {shape[-1]:,} classes are copied to fp32 {often(len(rows) / steps.count)} ({data_size(held)} "
-            f"each): {duration(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)})."
+            f"Logits of {shape[-1]:,} classes are copied to fp32 {often(len(rows) / recorded.steps.count)} "
+            f"({data_size(held)} each): {each_step(price, spent_us)}."
         ),
         saving=saving,
         where=(where,) if where else (),

@@ -40,7 +40,6 @@ from advisor.api import (
     Price,
     Source,
     draw,
-    duration,
     edits,
     subtract,
     total,
@@ -49,7 +48,7 @@ from advisor.api import (
 
 from ..shared._places import often, place
 from ..shared._repeated_heads import repeated_heads
-from ..shared._words import count, percent
+from ..shared._words import count, each_step
 
 CONFIRMED = "real traces: Qwen on an H100 and segment-anything on an A100, whose copies the raw events show as well"
 
@@ -91,7 +90,7 @@ def check(
     yield Finding(
         message=(
             f"Tensors are copied within the GPU {often(len(rows) / steps.count)}{after}{place(where)}: for "
-            f"{duration(scale.scaled(spent_us))} of each step ({percent(spent_us / steps.step_us)}) it does nothing "
+            f"{each_step(price, spent_us)} it does nothing "
             "else."
         ),
         saving=saving,
