@@ -25,7 +25,9 @@ def lost_launches(trace: Trace, launched: Launched) -> Ints:
     starts = events.start_ns[calls]
     captures = np.searchsorted(events.start_ns[opened], starts) > np.searchsorted(events.start_ns[closed], starts)
     calls = calls[~captures]
-    found = np.setdiff1d(calls, launched.launch[launched.launch >= 0])
+    linked = np.zeros(len(events), bool)
+    linked[launched.launch[launched.launch >= 0]] = True
+    found = calls[~linked[calls]]
     return found if 2 * len(found) < len(calls) else found[:0]
 
 
