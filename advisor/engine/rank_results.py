@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from advisor.engine import rank_process, reduced_form, worker_pool
+from advisor.engine import reduced_form
 from advisor.engine.rank_files import Asked, RankFile, Reducer, absolute
-from advisor.engine.rank_process import FAILED, READ
 from advisor.engine.reduced_form import Reduced
 from advisor.engine.rule import Rule
 from advisor.engine.worker_count import text_bytes, worker_count
-from advisor.engine.worker_pool import Answer
 from advisor.errors import AdvisorError
+
+if TYPE_CHECKING:
+    from advisor.engine.worker_pool import Answer
 
 # Reading and analysing 1 GB takes a few seconds; what takes so long hangs, on a file system that does not answer.
 LIMIT_S = 600.0
@@ -80,13 +81,17 @@ def _here(
         except Exception as failure:
             if len(files) == 1 and not isinstance(failure, AdvisorError):
                 raise
-            found = rank_process.why(files[index], failure)
+            from advisor.engine.rank_process import why
+
+            found = why(files[index], failure)
         yield index, found
 
 
 def _elsewhere(
     files: Sequence[RankFile], places: Sequence[int], asked: Asked, how: How, watch: Watch
 ) -> Iterator[tuple[int, Reduced | str]]:
+    from advisor.engine.rank_process import FAILED, READ
+
     # The largest first, so that none of them is left to a single process at the end.
     order = sorted(places, key=lambda place: -text_bytes(files[place].path))
     for answer in _answers([files[place] for place in order], asked, how):
@@ -111,5 +116,7 @@ def _answers(files: Sequence[RankFile], asked: Asked, how: How) -> Iterator[Answ
 
         requests = [msgspec.msgpack.encode(absolute(one)) for one in files]
         return dask_workers.answers(how.scheduler, asked, requests, how.limit_s)
+    from advisor.engine import rank_process, worker_pool
+
     requests, times = [msgspec.msgpack.encode(one) for one in files], [how.limit_s] * len(files)
     return worker_pool.answers(rank_process.serve, msgspec.msgpack.encode(asked), requests, times, how.workers)
