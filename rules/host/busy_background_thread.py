@@ -26,8 +26,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     Device,
     Example,
     Finding,
@@ -38,9 +36,9 @@ from advisor.api import (
     SideThread,
     SideThreads,
     constant,
-    draw,
 )
 
+from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
 from ..shared._side_effect_factors import THREAD_SIDE_EFFECTS
 from ..shared._words import percent, plural
@@ -110,9 +108,6 @@ def _place(thread: SideThread) -> str:
     return place(thread.source)
 
 
-_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
-
-
 def _facts(cpu_us: float, loop_us: float, process_us: float, file: str = "train.py", cores: int = 4) -> dict[str, Any]:
     thread = {"name": "Thread-1", "cpu_us": cpu_us, "file": file, "line": 12, "function": "display"}
     vitals = {"timed_steps": 100, "timed_us": 1e6, "loop_cpu_us": loop_us, "process_cpu_us": process_us}
@@ -126,40 +121,40 @@ def _facts(cpu_us: float, loop_us: float, process_us: float, file: str = "train.
 EXAMPLES = [
     Example(
         "a display that asks without a pause",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_facts(300_000.0, 650_000.0, 1_000_000.0),
         saves_us=(1700, 3500),
         says=("`display`", "30 % of a core", "not running for 35 %"),
     ),
     Example(
         "the same where the ops fill both cores",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_facts(230_000.0, 850_000.0, 1_940_000.0, cores=2),
         saves_us=(1000, 4400),
     ),
     Example(
         "a thread of a library",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_facts(300_000.0, 650_000.0, 1_000_000.0, file=""),
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "a display that looks twenty times a second",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_facts(2_000.0, 990_000.0, 1_000_000.0),
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "no thread beside the loop",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts={"vitals": {"timed_us": 1e6, "loop_cpu_us": 9e5, "threads": []}},
         saves_us=None,
     ),
     Example(
         "a bare trace does not tell",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         saves_us=None,
         near_miss=True,
         skipped="not captured by `advisor run`",

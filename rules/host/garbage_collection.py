@@ -42,6 +42,7 @@ from advisor.api import (
     duration,
 )
 
+from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import often
 from ..shared._words import percent
 from ._gc_time import calls_collector
@@ -132,7 +133,6 @@ _REMOVED = Fix(
 )
 
 
-_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
 _EVEN = {"steps": {"unprofiled_us": [9000.0] * 10}}
 _CALLED = "step [1           ][2           ]\ncpu  [F   ][B  ][C][F   ][B  ][C]"
 _SET_AT = {"settings": {"set_at": {"gc.collect": {"file": "train.py", "line": 31}}}}
@@ -140,14 +140,14 @@ _SET_AT = {"settings": {"set_at": {"gc.collect": {"file": "train.py", "line": 31
 EXAMPLES = [
     Example(
         "a collection in every step",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_EVEN | {"gc_pauses_us": [1500.0] * 10},
         saves_us=(1000, 1700),
         says=("once a step", "1.5 ms"),
     ),
     Example(
         "long ones between short ones, as the interpreter runs them",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_EVEN | {"gc_pauses_us": [100.0, 100.0, 5000.0, 100.0, 5000.0, 100.0]},
         saves_us=(380, 1500),
         says=("longest pause takes 5 ms",),
@@ -169,7 +169,7 @@ EXAMPLES = [
     ),
     Example(
         "two full ones in a hundred steps, of which twenty stand for the script",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts={
             "steps": {"unprofiled_us": [9000.0] * 100, "timed_before": 20},
             "gc_pauses_us": [*[30.0] * 400, 20000.0, 20000.0],
@@ -179,27 +179,27 @@ EXAMPLES = [
     ),
     Example(
         "one long collection that may never come again",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_EVEN | {"gc_pauses_us": [50.0, 50.0, 90000.0]},
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "small collections that take half a per cent",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_EVEN | {"gc_pauses_us": [45.0] * 10},
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "no collection",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_EVEN | {"gc_pauses_us": []},
         saves_us=None,
     ),
     Example(
         "a bare trace does not tell",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         saves_us=None,
         near_miss=True,
         skipped="not captured by `advisor run`",

@@ -24,8 +24,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, Missing, Price, RankRecord, Saving, draw
+from advisor.api import Example, Finding, Fix, Missing, Price, RankRecord, Saving
 
+from ..shared._examples import STEPS_ON_CPU
 from ..shared._words import percent, plural
 
 # Of the CPU time of all cores: from here on it was the process's own threads that had them.
@@ -97,9 +98,6 @@ def _saving(price: Price, share: float, theirs: int) -> Saving:
     return Saving(min(low_us, scale.step_us), min(high_us, scale.step_us), "measured", how)
 
 
-_DRAWN = draw("step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]", us=1000, F=FORWARD, B=BACKWARD)
-
-
 def _facts(
     queued_s: float, process_s: float, numpy_threads: int | None = 2, cores: int = 2, **more: Any
 ) -> dict[str, Any]:
@@ -122,7 +120,7 @@ def _facts(
 EXAMPLES = [
     Example(
         "products of NumPy in the loop, beside torch's threads",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_facts(0.7, 3.9),
         saves_us=(5000, 17_000),
         says=("35 %", "2 threads of NumPy's OpenBLAS"),
@@ -130,35 +128,35 @@ EXAMPLES = [
     ),
     Example(
         "NumPy's threads do nothing: others of torch have the cores",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_facts(0.7, 3.9, numpy_cpu_us=4e3),
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "which threads are NumPy's is not known",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_facts(0.7, 3.9, numpy_cpu_us=None),
         saves_us=None,
         skipped="was not recorded",
     ),
-    Example("another program has the cores", _DRAWN, facts=_facts(0.7, 2.2), saves_us=None, near_miss=True),
+    Example("another program has the cores", STEPS_ON_CPU, facts=_facts(0.7, 2.2), saves_us=None, near_miss=True),
     Example(
         "a thread of the script's has the core",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_facts(0.7, 3.9, threads=[{"name": "Thread-1", "cpu_us": 6e5}]),
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "two loader workers",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_facts(0.7, 3.9) | {"loaders": [{"num_workers": 2}]},
         saves_us=None,
         near_miss=True,
     ),
-    Example("NumPy with one thread", _DRAWN, facts=_facts(0.7, 3.9, 1), saves_us=None, near_miss=True),
-    Example("cores for all of them", _DRAWN, facts=_facts(0.7, 7.9, 2, 4), saves_us=None),
-    Example("NumPy without a product", _DRAWN, facts=_facts(0.02, 3.9), saves_us=None),
-    Example("a bare trace", _DRAWN, saves_us=None),
+    Example("NumPy with one thread", STEPS_ON_CPU, facts=_facts(0.7, 3.9, 1), saves_us=None, near_miss=True),
+    Example("cores for all of them", STEPS_ON_CPU, facts=_facts(0.7, 7.9, 2, 4), saves_us=None),
+    Example("NumPy without a product", STEPS_ON_CPU, facts=_facts(0.02, 3.9), saves_us=None),
+    Example("a bare trace", STEPS_ON_CPU, saves_us=None),
 ]

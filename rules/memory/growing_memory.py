@@ -27,8 +27,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     Example,
     Finding,
     Fix,
@@ -38,9 +36,9 @@ from advisor.api import (
     RankRecord,
     Source,
     data_size,
-    draw,
 )
 
+from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
 from ..shared._words import count, plural
 
@@ -121,9 +119,6 @@ _OUTPUTS = Fix(
 )
 
 
-_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
-
-
 def _memory(per_step: float, key: str = "resident_bytes", jump: float = 0.0) -> dict[str, Any]:
     steps = [("timing", 10), ("timed", 30), *(("after", 45 + (4 << number)) for number in range(5))]
     rows = [
@@ -141,83 +136,83 @@ _METER: dict[str, Any] = {
 EXAMPLES = [
     Example(
         "a list of losses with their graphs",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_LIST | _memory(2e6),
         saves_us="unknown",
         says=("`losses` holds losses", "at train.py:31", "by 2 MB with every step"),
     ),
     Example(
         "a sum of losses in a script too short to tell by its memory",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts={"kept_graphs": {"losses": 40, "summed": True, "name": "total"}},
         saves_us="unknown",
         says=("`total` sums losses",),
     ),
     Example(
         "a meter that is read once an epoch, and what its graphs hold",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_METER | _memory(0.0),
         saves_us="unknown",
         says=("`meter.values` holds losses", "20 steps of them so far, each with 5 MB"),
     ),
     Example(
         "a meter of losses whose graphs the backward pass has emptied",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts={"kept_graphs": _METER["kept_graphs"] | {"held_bytes": 4e3}} | _memory(0.0),
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "the losses of the last steps beside memory that grows",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts={"kept_graphs": _METER["kept_graphs"] | {"held_bytes": None}} | _memory(2e5),
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "outputs that are kept on the device",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_memory(3e6, "allocated_bytes"),
         saves_us="unknown",
         says=("Device memory grows by 3 MB",),
     ),
     Example(
         "a process that still grows after a hundred steps, as allocators do",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_memory(2e6),
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "losses whose graphs the backward pass has emptied",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_LIST | _memory(0.0),
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "a cache that was filled once",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_memory(0.0, jump=3e8),
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "a list of plain numbers",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_memory(1e3),
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "memory that stays as it is",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_memory(0.0),
         saves_us=None,
     ),
     Example(
         "a bare trace does not tell",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         saves_us=None,
         near_miss=True,
         skipped="not captured by `advisor run`",

@@ -40,6 +40,7 @@ from advisor.api import (
     duration,
 )
 
+from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import set_at
 from ..shared._side_effect_factors import SIDE_EFFECTS
 from ..shared._words import percent
@@ -110,12 +111,10 @@ def _costs(ops: StepOps) -> tuple[float, float]:
     return ops.us(checks), max(each_us, 0.0) * len(known) / ops.steps.count
 
 
-_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
-
 EXAMPLES = [
     Example(
         "left on after a hunt",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts={"settings": {"anomaly_detection": True}},
         saves_us="unknown",
         says=("stack trace",),
@@ -140,13 +139,13 @@ EXAMPLES = [
     ),
     Example(
         "off",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts={"settings": {"anomaly_detection": False}},
         saves_us=None,
     ),
     Example(
         "a bare trace does not tell",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         saves_us=None,
         near_miss=True,
         skipped="not captured by `advisor run`",

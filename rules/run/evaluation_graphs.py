@@ -24,8 +24,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, NO_GRAD_SAVES, Example, Finding, Fix, RankRecord, Source, WatchedRun, draw
+from advisor.api import NO_GRAD_SAVES, Example, Finding, Fix, RankRecord, Source, WatchedRun
 
+from ..shared._examples import STEPS_ON_CPU
 from ..shared._words import percent
 from ._run_parts import finding_of, is_known, saving_of, watched
 
@@ -68,7 +69,6 @@ _FIX = Fix(
     "@torch.inference_mode()\ndef evaluate(model, loader):\n    model.eval()",
 )
 
-_DRAWN = draw("step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]", us=1000, F=FORWARD, B=BACKWARD)
 _AT = {"file": "train.py", "line": 44, "first": 40, "function": "evaluate", "name": "loss"}
 
 
@@ -92,14 +92,14 @@ def _facts(graph: dict[str, Any] | None, evaluation_s: float = 40.0) -> dict[str
 EXAMPLES = [
     Example(
         "an evaluation without no_grad",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_facts(_AT),
         # 40 s of evaluation are 66.7 ms for each of 600 steps.
         saves_us=(0, 31_000),
         says=("`loss` at train.py:44", "takes 40 %"),
         fixes=("inference_mode",),
     ),
-    Example("an evaluation under no_grad", _DRAWN, facts=_facts(None), saves_us=None),
-    Example("a short one", _DRAWN, facts=_facts(_AT, 0.5), saves_us=None, near_miss=True),
-    Example("a bare trace", _DRAWN, saves_us=None, skipped="was not captured"),
+    Example("an evaluation under no_grad", STEPS_ON_CPU, facts=_facts(None), saves_us=None),
+    Example("a short one", STEPS_ON_CPU, facts=_facts(_AT, 0.5), saves_us=None, near_miss=True),
+    Example("a bare trace", STEPS_ON_CPU, saves_us=None, skipped="was not captured"),
 ]

@@ -24,8 +24,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, RankRecord, WatchedRun, draw, duration
+from advisor.api import Example, Finding, Fix, RankRecord, WatchedRun, duration
 
+from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
 from ..shared._words import count, percent, plural
 from ._framework_intervals import EVALUATIONS, set_by, worded
@@ -104,9 +105,6 @@ def _fix(interval: int, every: int, by_epoch: bool) -> Fix:
     )
 
 
-_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
-
-
 def _facts(evaluation_s: float, times: int, epochs: int, kind: str = "between", **more: Any) -> dict[str, Any]:
     """A run of 600 steps in 60 s, left for evaluations."""
     sample = {"file": "train.py", "function": "main", "hits": 300}
@@ -148,11 +146,10 @@ def _in_steps(*marks: str) -> dict[str, Any]:
     }
 
 
-_DRAWN = draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD)
 EXAMPLES = [
     Example(
         "the whole validation set every 20 steps",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_facts(40.0, 30, 2),
         saves_us=(55_000, 65_000),
         says=("train.py:88", "40 %", "every 20 training steps"),
@@ -160,14 +157,14 @@ EXAMPLES = [
     ),
     Example(
         "every 20 steps, by an `if`, which is the line to change",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_facts(40.0, 30, 2, guard=86),
         saves_us=(55_000, 65_000),
         says=("train.py:86", "40 %"),
     ),
     Example(
         "every 20 steps, by an argument of the framework that runs the loop",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_facts(40.0, 30, 2)
         | {
             "settings": {
@@ -181,7 +178,7 @@ EXAMPLES = [
     ),
     Example(
         "a validation set as large as the training set, after each epoch",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_facts(30.0, 10, 10),
         saves_us=(40_000, 50_000),
         says=("33 %", "at the end of each epoch"),
@@ -189,28 +186,28 @@ EXAMPLES = [
     ),
     Example(
         "a model in evaluation mode between steps, without a loader",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_facts(40.0, 30, 0, "long", marks=["forward", "eval_mode"]),
         saves_us=(55_000, 65_000),
         says=("40 %",),
     ),
     Example(
         "the test set in every step",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_in_steps("also_trained"),
         saves_us=(25_000, 45_000),
         says=("train.py:91", "in every training step"),
         fixes=("every 20 steps",),
     ),
-    Example("a teacher in every step", _DRAWN, facts=_in_steps(), saves_us=None, near_miss=True),
-    Example("once an epoch, a tenth of the run", _DRAWN, facts=_facts(7.0, 6, 6), saves_us=None, near_miss=True),
+    Example("a teacher in every step", STEPS_ON_CPU, facts=_in_steps(), saves_us=None, near_miss=True),
+    Example("once an epoch, a tenth of the run", STEPS_ON_CPU, facts=_facts(7.0, 6, 6), saves_us=None, near_miss=True),
     Example(
         "a model that plays between steps, in training mode",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_facts(40.0, 30, 0, "long", marks=["forward"]),
         saves_us=None,
         near_miss=True,
     ),
-    Example("every 20 steps, a hundredth of the run", _DRAWN, facts=_facts(0.6, 30, 2), saves_us=None),
-    Example("a bare trace", _DRAWN, saves_us=None, skipped="was not captured"),
+    Example("every 20 steps, a hundredth of the run", STEPS_ON_CPU, facts=_facts(0.6, 30, 2), saves_us=None),
+    Example("a bare trace", STEPS_ON_CPU, saves_us=None, skipped="was not captured"),
 ]

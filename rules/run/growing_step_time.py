@@ -25,8 +25,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     Example,
     Finding,
     Fix,
@@ -35,10 +33,10 @@ from advisor.api import (
     Saving,
     Scale,
     StepDrift,
-    draw,
     duration,
 )
 
+from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
 from ..shared._rising_steps import rise_of
 from ..shared._words import count, percent
@@ -166,12 +164,10 @@ def _run(late_us: float, hits: int, others: int, by_us: float = 10.0) -> dict[st
     return {"run": {"trend": trend}}
 
 
-_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
-_DRAWN = draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD)
 EXAMPLES = [
     Example(
         "a line of a log that takes half of each step in the second half of the run",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_run(20_000.0, 10, 0),
         saves_us=(4000, 5500),
         says=("train.py:8", "called at train.py:31", "after about step 1,200"),
@@ -179,31 +175,31 @@ EXAMPLES = [
     ),
     Example(
         "a machine that slows down: every line takes longer alike",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_run(20_000.0, 0, 10),
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "steps that rise throughout the run, with too few samples to tell where",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_run(14_000.0, 0, 10, by_us=400.0),
         saves_us=(0, 12_000),
         says=("rise throughout the run",),
     ),
     Example(
         "times that rise, and no op that grows",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_times(10_000.0, 16_000.0),
         saves_us=(0, 3500),
         says=("longer at the end",),
     ),
     Example(
         "a neighbour that came in the middle of the run",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_times(10_000.0, 16_000.0, jump=True),
         saves_us=None,
         near_miss=True,
     ),
-    Example("the same at the end as at the start", _DRAWN, facts=_run(10_000.0, 0, 10), saves_us=None),
+    Example("the same at the end as at the start", STEPS_ON_CPU, facts=_run(10_000.0, 0, 10), saves_us=None),
 ]

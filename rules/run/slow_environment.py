@@ -40,6 +40,7 @@ from advisor.api import (
     draw,
 )
 
+from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import set_at
 from ..shared._words import percent
 from ._variables import VARIABLES
@@ -105,13 +106,12 @@ def _traced(settings: Settings, share: float, min_share: float) -> Iterator[Find
     )
 
 
-_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
 _ON_GPU = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]\ngpu 7  [K   ][K  ] [K   ][K  ]"
 
 EXAMPLES = [
     Example(
         "instructions of an old machine",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts={"environment": {"ONEDNN_MAX_CPU_ISA": "SSE41"}},
         saves_us="unknown",
         says=("ONEDNN_MAX_CPU_ISA=SSE41",),
@@ -144,7 +144,7 @@ EXAMPLES = [
     ),
     Example(
         "the same variables, off or of no effect here",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts={
             "environment": {
                 "NCCL_P2P_DISABLE": "1",
@@ -160,13 +160,13 @@ EXAMPLES = [
     ),
     Example(
         "nothing is set",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts={"environment": {}},
         saves_us=None,
     ),
     Example(
         "a bare trace does not tell",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         saves_us=None,
         near_miss=True,
         skipped="not captured by `advisor run`",

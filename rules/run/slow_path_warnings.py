@@ -22,8 +22,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     Breakdown,
     Example,
     Finding,
@@ -31,9 +29,9 @@ from advisor.api import (
     RankRecord,
     Source,
     Steps,
-    draw,
 )
 
+from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
 from ..shared._words import percent, plural
 from ._torch_warnings import warned
@@ -74,7 +72,6 @@ def _share(where: Source | None, costs: LineCosts | None, steps: Steps) -> float
     return sum(line.us for line in own) / steps.step_us
 
 
-_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
 _LIST = "UserWarning: Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider …"
 _RNN = "UserWarning: RNN module weights are not part of single contiguous chunk of memory."
 
@@ -82,21 +79,21 @@ _RNN = "UserWarning: RNN module weights are not part of single contiguous chunk 
 EXAMPLES = [
     Example(
         "a tensor of a list of arrays",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts={"warnings": [f"train.py:31: {_LIST}"], "user_files": ["train.py"]},
         saves_us="unknown",
         says=("at train.py:31", "list of arrays"),
     ),
     Example(
         "weights of a recurrent layer in pieces",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts={"warnings": [f"torch/nn/modules/rnn.py:1124: {_RNN}"], "user_files": ["train.py"]},
         saves_us="unknown",
         says=("recurrent layer",),
     ),
     Example(
         "warnings of correctness and of things to come",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts={
             "warnings": [
                 "torch/optim/lr_scheduler.py:182: UserWarning: Detected call of `lr_scheduler.step()` before …",
@@ -108,13 +105,13 @@ EXAMPLES = [
     ),
     Example(
         "no warning",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts={"warnings": []},
         saves_us=None,
     ),
     Example(
         "a bare trace does not tell",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         saves_us=None,
         near_miss=True,
         skipped="not captured by `advisor run`",

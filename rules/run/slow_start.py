@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, Missing, RankRecord, draw, duration
+from advisor.api import Example, Finding, Fix, Missing, RankRecord, duration
 
+from ..shared._examples import STEPS_ON_CPU
 from ..shared._words import count, percent
 
 
@@ -55,9 +56,6 @@ def check(
     )
 
 
-_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
-
-
 def _facts(first_s: float, age_s: float, ended: bool = True) -> dict[str, Any]:
     vitals = {"first_step_us": first_s * 1e6, "age_us": age_s * 1e6, "ended": ended}
     return {"vitals": vitals, "steps": {"count": 500}}
@@ -66,28 +64,28 @@ def _facts(first_s: float, age_s: float, ended: bool = True) -> dict[str, Any]:
 EXAMPLES = [
     Example(
         "two minutes of tokenising before five of training",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_facts(130.0, 430.0),
         saves_us="unknown",
         says=("130 s after the start", "30 %"),
     ),
     Example(
         "half an hour of indexing before an hour of training",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_facts(1800.0, 5400.0),
         saves_us="unknown",
         says=("1,800 s after the start", "the run's 5,400 s"),
     ),
     Example(
         "two minutes of tokenising before a long training",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_facts(130.0, 86_400.0),
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "the same in a run that still goes on",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_facts(130.0, 150.0, ended=False),
         saves_us=None,
         near_miss=True,
@@ -95,7 +93,7 @@ EXAMPLES = [
     ),
     Example(
         "imports alone",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD),
+        STEPS_ON_CPU,
         facts=_facts(4.0, 20.0),
         saves_us=None,
     ),

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, RankRecord, WatchedRun, draw
+from advisor.api import Example, Finding, Fix, RankRecord, WatchedRun
 
+from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
 from ..shared._words import percent, plural
 from ._evaluation_loaders import MIN_SHARE, place_of, run_facts, trained_batch
@@ -62,18 +63,16 @@ def check(
     )
 
 
-_DRAWN = draw("step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]", us=1000, F=FORWARD, B=BACKWARD)
-
 EXAMPLES = [
     Example(
         "one sample at a time, a third of the run",
-        _DRAWN,
+        STEPS_ON_CPU,
         saves_us="unknown",
         facts=run_facts(30.0, {"batch_size": 1}),
         says=("1 sample at a time", "train.py:60", "33 %"),
         fixes=("batches of 32",),
     ),
-    Example("half of the batch of training", _DRAWN, None, run_facts(30.0, {"batch_size": 16}), near_miss=True),
-    Example("a twentieth of the run", _DRAWN, None, run_facts(3.0, {"batch_size": 1}), near_miss=True),
-    Example("a bare trace", _DRAWN, saves_us=None, skipped="was not captured"),
+    Example("half of the batch of training", STEPS_ON_CPU, None, run_facts(30.0, {"batch_size": 16}), near_miss=True),
+    Example("a twentieth of the run", STEPS_ON_CPU, None, run_facts(3.0, {"batch_size": 1}), near_miss=True),
+    Example("a bare trace", STEPS_ON_CPU, saves_us=None, skipped="was not captured"),
 ]

@@ -23,9 +23,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, Loader, RankRecord, WatchedRun, draw
+from advisor.api import Example, Finding, Fix, Loader, RankRecord, WatchedRun
 
 from ..shared._batches import WHOLE
+from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
 from ..shared._words import count, percent
 from ._evaluation_loaders import MIN_SHARE, place_of, run_facts
@@ -75,38 +76,37 @@ _DIVIDED = Fix(
     "val_loader = DataLoader(val_set, batch_size)",
     "val_loader = DataLoader(val_set, batch_size, sampler=DistributedSampler(val_set, shuffle=False))",
 )
-_DRAWN = draw("step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]", us=1000, F=FORWARD, B=BACKWARD)
 _VALIDATION = {"sampler": "SequentialSampler", "dataset": "Flowers", "dataset_size": 1000}
 
 EXAMPLES = [
     Example(
         "two ranks, a third of the run",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=run_facts(30.0, _VALIDATION, ranks=2),
         saves_us=(20_000, 27_000),
         says=("Each of 2 ranks evaluates all 1,000 samples", "train.py:60", "33 %"),
     ),
-    Example("one process", _DRAWN, None, run_facts(30.0, _VALIDATION)),
+    Example("one process", STEPS_ON_CPU, None, run_facts(30.0, _VALIDATION)),
     Example(
         "samples are divided between ranks",
-        _DRAWN,
+        STEPS_ON_CPU,
         saves_us=None,
         facts=run_facts(30.0, _VALIDATION | {"sampler": "DistributedSampler"}, ranks=2),
         near_miss=True,
     ),
     Example(
         "each rank has a part of its own",
-        _DRAWN,
+        STEPS_ON_CPU,
         saves_us=None,
         facts=run_facts(30.0, _VALIDATION | {"dataset": "Subset"}, ranks=2),
         near_miss=True,
     ),
     Example(
         "evaluation takes a twentieth of the run",
-        _DRAWN,
+        STEPS_ON_CPU,
         saves_us=None,
         facts=run_facts(3.0, _VALIDATION, ranks=2),
         near_miss=True,
     ),
-    Example("a bare trace", _DRAWN, saves_us=None, skipped="was not captured"),
+    Example("a bare trace", STEPS_ON_CPU, saves_us=None, skipped="was not captured"),
 ]

@@ -24,8 +24,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, RunPart, WatchedRun, draw, duration
+from advisor.api import Example, Finding, Fix, RunPart, WatchedRun, duration
 
+from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
 from ..shared._words import percent
 from ._run_parts import each_hour, finding_of, is_known, watched
@@ -71,9 +72,6 @@ def _without_forwards(run: WatchedRun, kind: str) -> RunPart | None:
     return replace(part, us=left_us, lines=lines) if lines else None
 
 
-_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
-
-
 def _facts(work_s: float, *marks: str, package: str = "", line: int = 90, hits: int = 200) -> dict[str, Any]:
     """A run of 400 steps in 40 s, 20 of which take longer."""
     sample = {"file": "train.py", "function": "main", "hits": 200}
@@ -101,11 +99,10 @@ def _facts(work_s: float, *marks: str, package: str = "", line: int = 90, hits: 
     }
 
 
-_DRAWN = draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD)
 EXAMPLES = [
     Example(
         "a figure every 20 steps",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_facts(20.0, package="matplotlib"),
         saves_us="unknown",
         says=("Logging at train.py:90", "33 %", "report.py:12"),
@@ -113,12 +110,14 @@ EXAMPLES = [
     ),
     Example(
         "a metric in Python after each epoch",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_facts(20.0, "epoch_end"),
         saves_us="unknown",
         says=("end of an epoch at train.py:90", "33 %"),
     ),
-    Example("an agent that plays", _DRAWN, facts=_facts(40.0, "forward"), saves_us=None, near_miss=True),
-    Example("batches of other lengths", _DRAWN, facts=_facts(4.0, line=80, hits=40), saves_us=None, near_miss=True),
-    Example("a line that is printed", _DRAWN, facts=_facts(0.1), saves_us=None),
+    Example("an agent that plays", STEPS_ON_CPU, facts=_facts(40.0, "forward"), saves_us=None, near_miss=True),
+    Example(
+        "batches of other lengths", STEPS_ON_CPU, facts=_facts(4.0, line=80, hits=40), saves_us=None, near_miss=True
+    ),
+    Example("a line that is printed", STEPS_ON_CPU, facts=_facts(0.1), saves_us=None),
 ]

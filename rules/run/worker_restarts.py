@@ -24,8 +24,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, RankRecord, Source, WatchedRun, draw, duration
+from advisor.api import Example, Finding, Fix, RankRecord, Source, WatchedRun, duration
 
+from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place, workers_at
 from ..shared._words import percent, plural
 from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
@@ -68,9 +69,6 @@ def _made(record: RankRecord) -> Iterator[Source]:
             yield from workers_at(loader)
 
 
-_STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
-
-
 def _facts(restarts: int, wait_s: float, steps: int = 200) -> dict[str, Any]:
     """A run of steps in 20 s, and a wait for workers between epochs; half of it starts them."""
     sample = {"file": "train.py", "function": "main", "line": 80, "block": 80, "hits": 100}
@@ -89,17 +87,16 @@ def _facts(restarts: int, wait_s: float, steps: int = 200) -> dict[str, Any]:
     }
 
 
-_DRAWN = draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD)
 EXAMPLES = [
     Example(
         "workers for epochs of five steps",
-        _DRAWN,
+        STEPS_ON_CPU,
         facts=_facts(40, 20.0),
         saves_us=(35_000, 110_000),
         says=("40 times at train.py:80", "50 %"),
         fixes=("persistent_workers=True",),
     ),
-    Example("long epochs", _DRAWN, facts=_facts(3, 0.5), saves_us=None, near_miss=True),
-    Example("an iterator for each batch", _DRAWN, facts=_facts(200, 20.0), saves_us=None, near_miss=True),
-    Example("no workers", _DRAWN, facts=_facts(0, 0.0), saves_us=None),
+    Example("long epochs", STEPS_ON_CPU, facts=_facts(3, 0.5), saves_us=None, near_miss=True),
+    Example("an iterator for each batch", STEPS_ON_CPU, facts=_facts(200, 20.0), saves_us=None, near_miss=True),
+    Example("no workers", STEPS_ON_CPU, facts=_facts(0, 0.0), saves_us=None),
 ]

@@ -12,6 +12,9 @@ from advisor.api import BACKWARD, ELEMENTWISE, FORWARD, GEMM, OPTIMIZER, Drawing
 _NUMBER = "Sequence number"
 _USUAL = {"F": FORWARD, "B": BACKWARD, "O": OPTIMIZER, "K": GEMM, "E": ELEMENTWISE}
 
+# Steps of 10 ms on a CPU, where what matters is recorded beside the trace.
+STEPS_ON_CPU = draw("step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]", us=1000, F=FORWARD, B=BACKWARD)
+
 
 def two_steps(*cpu: str, gpu: str = "", **ops: str | Ev) -> Drawing:
     """Two steps alike, of the lanes of one, 100 µs a character.
