@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from msgspec import Struct, field
 
 from advisor.analyses.base.classify import communication_rows, device_allocations, launch_calls
 from advisor.analyses.base.links import Links
@@ -27,7 +26,8 @@ _MARKS = ("ProfilerStep#", "advisor:")
 _MOST_LINES = 40
 
 
-class StepCounts(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class StepCounts:
     """Counters with one value for each step of W; a count that the trace does not contain is absent, never zero.
 
     counters  totals under the id of their metric if there is one, and parts of a total after a colon:
@@ -65,7 +65,8 @@ class StepCounts(Struct, frozen=True):
         return cls(tuple(sorted(found, key=lambda one: one.id)), tuple(_line_rows(steps, hot)), known)
 
 
-class _Tally(Struct, frozen=True, eq=False):
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tally:
     """Counts rows by step."""
 
     events: Events
