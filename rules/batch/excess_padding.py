@@ -264,16 +264,7 @@ EXAMPLES = [
     ),
     Example(
         "as long as the longest",
-        draw(
-            """
-            step   [1                         ][2                         ]
-            cpu        [E ][F    ][B         ]      [E ][F    ][B         ]
-            """,
-            us=100,
-            E=_looked_up(64),
-            F=_F,
-            B=BACKWARD,
-        ),
+        draw(_PADDED_BEFORE, us=100, E=_looked_up(64), F=_F, B=BACKWARD),
         saves_us=None,
     ),
 ]

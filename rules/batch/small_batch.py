@@ -205,6 +205,12 @@ def _known(batch: int) -> dict[str, object]:
     return {"settings": {"cores": 2, "threads": 2}, "loaders": [loader]}
 
 
+_UPDATED = """
+    step   [1                         ][2                         ]
+    cpu    [F        ]        [O     ] [F        ]        [O     ]
+    cpu 2             [B     ]                    [B     ]
+    gpu 7  [K        ][K     ]         [K        ][K     ]
+    """
 EXAMPLES = [
     Example(
         "four samples of a small model on a CPU",
@@ -272,12 +278,7 @@ EXAMPLES = [
     Example(
         "a GPU that waits for launches",
         draw(
-            """
-            step   [1                         ][2                         ]
-            cpu    [F        ]        [O     ] [F        ]        [O     ]
-            cpu 2             [B     ]                    [B     ]
-            gpu 7  [K        ][K     ]         [K        ][K     ]
-            """,
+            _UPDATED,
             us=100,
             F=_layer(4, 256),
             B=_backward(4, 256),
@@ -337,12 +338,7 @@ EXAMPLES = [
     Example(
         "a GPU that waits for launches, and layers whose rows are the tokens of all sequences",
         draw(
-            """
-            step   [1                         ][2                         ]
-            cpu    [F        ]        [O     ] [F        ]        [O     ]
-            cpu 2             [B     ]                    [B     ]
-            gpu 7  [K        ][K     ]         [K        ][K     ]
-            """,
+            _UPDATED,
             us=100,
             F=_layer(512, 256),
             B=Ev("aten::gelu", dims=[[4, 128, 256]], dtypes=["float"]),

@@ -151,34 +151,21 @@ def _fix(compiled: bool | None, graphs: bool, backward: float | None = None) -> 
 _ADDS = Ev("aten::add", times=20)
 _SHORT = Ev(ELEMENTWISE.name, "kernel", times=20, fill=0.2)
 
+_STEPS = """
+    step   [1                   ][2                   ]
+    cpu    [F                   ][F                   ]
+    gpu 7   [K                   ][K                  ]
+    """
 EXAMPLES = [
     Example(
         "kernels shorter than the host needs to launch them",
-        draw(
-            """
-            step   [1                   ][2                   ]
-            cpu    [F                   ][F                   ]
-            gpu 7   [K                   ][K                  ]
-            """,
-            us=25,
-            F=_ADDS,
-            K=_SHORT,
-        ),
+        draw(_STEPS, us=25, F=_ADDS, K=_SHORT),
         saves_us=(0, 550),
         says=("a step has 20 launches", "100 % of them under 10 µs"),
     ),
     Example(
         "the same in a compiled model",
-        draw(
-            """
-            step   [1                   ][2                   ]
-            cpu    [F                   ][F                   ]
-            gpu 7   [K                   ][K                  ]
-            """,
-            us=25,
-            F=_ADDS,
-            K=_SHORT,
-        ),
+        draw(_STEPS, us=25, F=_ADDS, K=_SHORT),
         facts={"settings": {"compiled": True}},
         saves_us=(0, 550),
     ),

@@ -116,37 +116,25 @@ def _short(op: str) -> str:
     return {"aten::item": ".item()", "aten::_local_scalar_dense": ".item()"}.get(op, op.removeprefix("aten::"))
 
 
+_STEPS = """
+    step   [1                       ][2                       ]
+    cpu    [F ][I     ][B      ]     [F ][I     ][B      ]
+    gpu 7   [K      ]    [K      ]    [K      ]    [K      ]
+    gpu 7           [C]                       [C]
+    """
 EXAMPLES = [
     *SIZES,
     *SITES,
     Example(
         "loss.item() in the middle of the step",
-        draw(
-            """
-            step   [1                       ][2                       ]
-            cpu    [F ][I     ][B      ]     [F ][I     ][B      ]
-            gpu 7   [K      ]    [K      ]    [K      ]    [K      ]
-            gpu 7           [C]                       [C]
-            """,
-            us=1000,
-            F=FORWARD,
-            I=ITEM,
-            B=BACKWARD,
-            K=GEMM,
-            C=D2H_PAGEABLE,
-        ),
+        draw(_STEPS, us=1000, F=FORWARD, I=ITEM, B=BACKWARD, K=GEMM, C=D2H_PAGEABLE),
         saves_us=(0, 6000),
         says=("`.item()`", "once a step"),
     ),
     Example(
         "losses are selected by a mask",
         draw(
-            """
-            step   [1                       ][2                       ]
-            cpu    [F ][I     ][B      ]     [F ][I     ][B      ]
-            gpu 7   [K      ]    [K      ]    [K      ]    [K      ]
-            gpu 7           [C]                       [C]
-            """,
+            _STEPS,
             us=1000,
             F=FORWARD,
             I=Ev("aten::index", launches="memcpy", blocks=True),

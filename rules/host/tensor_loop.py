@@ -211,100 +211,57 @@ def _average(weight: list[int]) -> Ev:
     return Ev("aten::mul_", times=40, launches="kernel", dims=[weight, []], dtypes=["float", "Scalar"])
 
 
+_ON_HOST = """
+    step   [1                     ][2                     ]
+    cpu    [L           ][B      ]  [L           ][B      ]
+    """
+_ON_DEVICE = """
+    step   [1                     ][2                     ]
+    cpu    [L           ][B      ]  [L           ][B      ]
+    gpu 7  [E           ]  [K    ]  [E           ]  [K    ]
+    """
 EXAMPLES = [
     Example(
         "a loop over forty elements",
-        draw(
-            """
-            step   [1                     ][2                     ]
-            cpu    [L           ][B      ]  [L           ][B      ]
-            """,
-            us=50,
-            L=_loop(40, 31),
-            B=_AFTER,
-        ),
+        draw(_ON_HOST, us=50, L=_loop(40, 31), B=_AFTER),
         saves_us=(0, 1130),
         says=("train.py:31", "`mul` 40 times a step"),
     ),
     Example(
         "eight layers, each called once",
-        draw(
-            """
-            step   [1                     ][2                     ]
-            cpu    [L           ][B      ]  [L           ][B      ]
-            """,
-            us=50,
-            L=_loop(8, 31),
-            B=_AFTER,
-        ),
+        draw(_ON_HOST, us=50, L=_loop(8, 31), B=_AFTER),
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "forty layers, called by one line of the script",
-        draw(
-            """
-            step   [1                     ][2                     ]
-            cpu    [L           ][B      ]  [L           ][B      ]
-            """,
-            us=50,
-            L=Ev("aten::linear", times=40, args={"Call stack": "train.py(31): <module>"}),
-            B=_AFTER,
-        ),
+        draw(_ON_HOST, us=50, L=Ev("aten::linear", times=40, args={"Call stack": "train.py(31): <module>"}), B=_AFTER),
         facts={"optimizers": [{"name": "SGD", "tensors": 80}]},
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "forty samples through one layer, one by one",
-        draw(
-            """
-            step   [1                     ][2                     ]
-            cpu    [L           ][B      ]  [L           ][B      ]
-            """,
-            us=50,
-            L=Ev("aten::linear", times=40, args={"Call stack": "train.py(31): <module>"}),
-            B=_AFTER,
-        ),
+        draw(_ON_HOST, us=50, L=Ev("aten::linear", times=40, args={"Call stack": "train.py(31): <module>"}), B=_AFTER),
         facts={"optimizers": [{"name": "SGD", "tensors": 2}]},
         saves_us=(0, 1300),
         says=("`linear` 40 times a step",),
     ),
     Example(
         "forty calls that have work to do",
-        draw(
-            """
-            step   [1                     ][2                     ]
-            cpu    [L           ][B      ]  [L           ][B      ]
-            """,
-            us=1000,
-            L=_loop(40, 31),
-            B=_AFTER,
-        ),
+        draw(_ON_HOST, us=1000, L=_loop(40, 31), B=_AFTER),
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "one op over all elements",
-        draw(
-            """
-            step   [1                     ][2                     ]
-            cpu    [L           ][B      ]  [L           ][B      ]
-            """,
-            us=50,
-            L=_loop(1, 31),
-            B=_AFTER,
-        ),
+        draw(_ON_HOST, us=50, L=_loop(1, 31), B=_AFTER),
         saves_us=None,
     ),
     Example(
         "a loop of small kernels, for which a GPU waits",
         draw(
-            """
-            step   [1                     ][2                     ]
-            cpu    [L           ][B      ]  [L           ][B      ]
-            gpu 7  [E           ]  [K    ]  [E           ]  [K    ]
-            """,
+            _ON_DEVICE,
             us=50,
             L=_loop_on_device(40),
             E=Ev(ELEMENTWISE.name, "kernel", times=40, fill=0.2),
@@ -330,11 +287,7 @@ EXAMPLES = [
     Example(
         "a loop of kernels that keep the GPU busy",
         draw(
-            """
-            step   [1                     ][2                     ]
-            cpu    [L           ][B      ]  [L           ][B      ]
-            gpu 7  [E           ]  [K    ]  [E           ]  [K    ]
-            """,
+            _ON_DEVICE,
             us=50,
             L=_loop_on_device(40),
             E=Ev(ELEMENTWISE.name, "kernel", times=40),
@@ -347,11 +300,7 @@ EXAMPLES = [
     Example(
         "forty layers of a model beside a GPU, called by one line",
         draw(
-            """
-            step   [1                     ][2                     ]
-            cpu    [L           ][B      ]  [L           ][B      ]
-            gpu 7  [E           ]  [K    ]  [E           ]  [K    ]
-            """,
+            _ON_DEVICE,
             us=50,
             L=_loop_on_device(40, "aten::linear"),
             E=Ev(ELEMENTWISE.name, "kernel", times=40, fill=0.2),

@@ -171,21 +171,15 @@ def _saved(
 _ADAM = Ev("Optimizer.step#AdamW.step", "user_annotation")
 _UPDATES = Ev("aten::mul_", times=60)
 
+_STEPS = """
+    step   [1                         ][2                         ]
+    cpu    [F   ][B   ][O           ]  [F   ][B   ][O           ]
+    cpu                [A          ]               [A          ]
+    """
 EXAMPLES = [
     Example(
         "AdamW on a CPU, op by op",
-        draw(
-            """
-            step   [1                         ][2                         ]
-            cpu    [F   ][B   ][O           ]  [F   ][B   ][O           ]
-            cpu                [A          ]               [A          ]
-            """,
-            us=100,
-            O=_ADAM,
-            A=_UPDATES,
-            F=FORWARD,
-            B=BACKWARD,
-        ),
+        draw(_STEPS, us=100, O=_ADAM, A=_UPDATES, F=FORWARD, B=BACKWARD),
         facts={"optimizers": [{"name": "AdamW", "tensors": 10}]},
         saves_us=(600, 1300),
         says=("AdamW", "one by one", "10 parameters"),
@@ -212,18 +206,7 @@ EXAMPLES = [
     ),
     Example(
         "plain SGD has one op per parameter: nothing to fuse",
-        draw(
-            """
-            step   [1                         ][2                         ]
-            cpu    [F   ][B   ][O           ]  [F   ][B   ][O           ]
-            cpu                [A          ]               [A          ]
-            """,
-            us=100,
-            O=OPTIMIZER,
-            A=Ev("aten::add_", times=10),
-            F=FORWARD,
-            B=BACKWARD,
-        ),
+        draw(_STEPS, us=100, O=OPTIMIZER, A=Ev("aten::add_", times=10), F=FORWARD, B=BACKWARD),
         facts={"optimizers": [{"name": "SGD", "tensors": 10}]},
         saves_us=None,
         near_miss=True,
@@ -250,18 +233,7 @@ EXAMPLES = [
     ),
     Example(
         "fused already",
-        draw(
-            """
-            step   [1                         ][2                         ]
-            cpu    [F   ][B   ][O           ]  [F   ][B   ][O           ]
-            cpu                [A          ]               [A          ]
-            """,
-            us=100,
-            O=_ADAM,
-            A="aten::_fused_adamw_",
-            F=FORWARD,
-            B=BACKWARD,
-        ),
+        draw(_STEPS, us=100, O=_ADAM, A="aten::_fused_adamw_", F=FORWARD, B=BACKWARD),
         saves_us=None,
     ),
 ]
