@@ -28,6 +28,7 @@ from advisor.api import NO_GRAD_SAVES, Example, Finding, Fix, RankRecord, Source
 
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._words import percent
+from ._run_examples import TRAINS, run_of, sample
 from ._run_parts import finding_of, is_known, saving_of, watched
 
 
@@ -74,19 +75,9 @@ _AT = {"file": "train.py", "line": 44, "first": 40, "function": "evaluate", "nam
 
 def _facts(graph: dict[str, Any] | None, evaluation_s: float = 40.0) -> dict[str, Any]:
     """A run of 600 steps in 60 s, left for ten evaluations."""
-    sample = {"file": "train.py", "function": "main", "hits": 300}
-    trains = {"kind": "step", **sample, "line": 80, "block": 80, "marks": ["forward"], "stretches": 300}
-    evaluates = {"kind": "between", **sample, "line": 88, "block": 88, "marks": ["forward", "untrained"]}
-    return {
-        "evaluation_graph": graph,
-        "run": {
-            "before_us": 5e6,
-            "spent_us": {"start": 2e6, "step": 60e6, "between": evaluation_s * 1e6, "end": 0.0},
-            "count": {"start": 1, "step": 600, "between": 10, "end": 1},
-            "epochs": 10,
-            "samples": [trains, evaluates | {"stretches": 10}],
-        },
-    }
+    evaluates = sample("between", 88, 10, "forward", "untrained")
+    run = run_of({"step": (60.0, 600), "between": (evaluation_s, 10)}, TRAINS, evaluates, epochs=10)
+    return run | {"evaluation_graph": graph}
 
 
 EXAMPLES = [

@@ -57,6 +57,7 @@ from ..shared._places import often, place
 from ..shared._words import percent
 from ._framework_intervals import CHECKPOINTS, set_by, worded
 from ._rhythm import Rhythm, rhythm
+from ._run_examples import run_of, sample
 from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
 
 CONFIRMED = "measured pair on a CPU: a checkpoint every 5 steps against one every 75"
@@ -207,17 +208,8 @@ _QUIET = """
 
 def _run(save_s: float) -> dict[str, Any]:
     """A run of 400 steps in 40 s with ten checkpoints between them."""
-    sample = {"file": "train.py", "function": "main", "hits": 200}
-    return {
-        "run": {
-            "spent_us": {"step": 40e6, "between": save_s * 1e6, "start": 1e6},
-            "count": {"step": 400, "between": 10, "start": 1},
-            "samples": [
-                {"kind": "step", **sample, "line": 80, "block": 80, "marks": ["forward"], "stretches": 150},
-                {"kind": "between", **sample, "line": 95, "block": 95, "marks": ["save"], "stretches": 10},
-            ],
-        }
-    }
+    trains, saves = sample("step", 80, 150, "forward", hits=200), sample("between", 95, 10, "save", hits=200)
+    return run_of({"step": (40.0, 400), "between": (save_s, 10)}, trains, saves)
 
 
 _ON_DEVICE = """

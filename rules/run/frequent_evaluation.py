@@ -30,6 +30,7 @@ from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
 from ..shared._words import count, percent, plural
 from ._framework_intervals import EVALUATIONS, set_by, worded
+from ._run_examples import TRAINS, run_of, sample
 from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
 
 # Rounded up to a number that people choose: 1, 2 or 5 times a power of ten.
@@ -107,43 +108,14 @@ def _fix(interval: int, every: int, by_epoch: bool) -> Fix:
 
 def _facts(evaluation_s: float, times: int, epochs: int, kind: str = "between", **more: Any) -> dict[str, Any]:
     """A run of 600 steps in 60 s, left for evaluations."""
-    sample = {"file": "train.py", "function": "main", "hits": 300}
-    return {
-        "run": {
-            "before_us": 5e6,
-            "spent_us": {"start": 2e6, "step": 60e6, kind: evaluation_s * 1e6, "end": 0.0},
-            "count": {"start": 1, "step": 600, kind: times, "end": 1},
-            "epochs": epochs,
-            "samples": [
-                {"kind": "step", **sample, "line": 80, "block": 80, "marks": ["forward"], "stretches": 300},
-                {
-                    "kind": kind,
-                    **sample,
-                    "line": 88,
-                    "block": 88,
-                    "inner": ["train.py", 40, "evaluate"],
-                    "marks": ["forward", "untrained"],
-                    "stretches": times,
-                }
-                | more,
-            ],
-        }
-    }
+    evaluates = sample(kind, 88, times, "forward", "untrained", inner=["train.py", 40, "evaluate"])
+    return run_of({"step": (60.0, 600), kind: (evaluation_s, times)}, TRAINS, evaluates | more, epochs=epochs)
 
 
 def _in_steps(*marks: str) -> dict[str, Any]:
     """600 steps of 100 ms: 120 of their 300 samples stand in a model in evaluation mode."""
-    sample = {"kind": "step", "file": "train.py", "function": "fit"}
-    trains = {"line": 80, "block": 80, "marks": ["forward"], "hits": 180, "stretches": 180}
-    evaluates = {"line": 91, "block": 91, "marks": ["forward", "eval_mode", *marks], "hits": 120, "stretches": 120}
-    return {
-        "run": {
-            "before_us": 5e6,
-            "spent_us": {"start": 2e6, "step": 60e6, "end": 0.0},
-            "count": {"start": 1, "step": 600, "end": 1},
-            "samples": [sample | trains, sample | evaluates],
-        }
-    }
+    trains = sample("step", 80, 180, "forward", hits=180)
+    return run_of({"step": (60.0, 600)}, trains, sample("step", 91, 120, "forward", "eval_mode", *marks, hits=120))
 
 
 EXAMPLES = [

@@ -29,6 +29,7 @@ from advisor.api import Example, Finding, Fix, RunPart, WatchedRun, duration
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
 from ..shared._words import percent
+from ._run_examples import run_of, sample
 from ._run_parts import each_hour, finding_of, is_known, watched
 
 _WHAT = {"logging": "Logging", "epoch_end": "Work at the end of an epoch", "other": "Work between training steps"}
@@ -74,29 +75,14 @@ def _without_forwards(run: WatchedRun, kind: str) -> RunPart | None:
 
 def _facts(work_s: float, *marks: str, package: str = "", line: int = 90, hits: int = 200) -> dict[str, Any]:
     """A run of 400 steps in 40 s, 20 of which take longer."""
-    sample = {"file": "train.py", "function": "main", "hits": 200}
-    return {
-        "run": {
-            "spent_us": {"start": 2e6, "step": 38e6, "long": 2e6 + work_s * 1e6},
-            "count": {"start": 1, "step": 380, "long": 20},
-            "usual_us": 2e6,
-            "epochs": 4,
-            "samples": [
-                {"kind": "step", **sample, "line": 80, "block": 80, "marks": ["forward"], "stretches": 150},
-                {
-                    "kind": "long",
-                    **sample,
-                    "line": line,
-                    "block": line,
-                    "inner": ["report.py", 12, "draw"],
-                    "package": package,
-                    "marks": list(marks),
-                    "stretches": 20,
-                    "hits": hits,
-                },
-            ],
-        }
-    }
+    more = {"inner": ["report.py", 12, "draw"], "package": package}
+    return run_of(
+        {"step": (38.0, 380), "long": (2.0 + work_s, 20)},
+        sample("step", 80, 150, "forward", hits=200),
+        sample("long", line, 20, *marks, hits=hits, **more),
+        usual_us=2e6,
+        epochs=4,
+    )
 
 
 EXAMPLES = [

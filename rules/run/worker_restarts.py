@@ -29,6 +29,7 @@ from advisor.api import Example, Finding, Fix, RankRecord, Source, WatchedRun, d
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place, workers_at
 from ..shared._words import percent, plural
+from ._run_examples import run_of, sample
 from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
 
 
@@ -71,20 +72,14 @@ def _made(record: RankRecord) -> Iterator[Source]:
 
 def _facts(restarts: int, wait_s: float, steps: int = 200) -> dict[str, Any]:
     """A run of steps in 20 s, and a wait for workers between epochs; half of it starts them."""
-    sample = {"file": "train.py", "function": "main", "line": 80, "block": 80, "hits": 100}
-    return {
-        "run": {
-            "spent_us": {"start": 2e6, "step": 20e6, "between": wait_s * 1e6},
-            "count": {"start": 1, "step": steps, "between": restarts},
-            "restarts": restarts,
-            "epochs": restarts,
-            "samples": [
-                {"kind": "step", **sample, "marks": ["forward"], "stretches": 90},
-                {"kind": "between", **sample, "marks": ["workers"], "stretches": restarts},
-                {"kind": "between", **sample, "marks": ["fetch", "first_batch"], "stretches": restarts},
-            ],
-        }
-    }
+    return run_of(
+        {"step": (20.0, steps), "between": (wait_s, restarts)},
+        sample("step", 80, 90, "forward", hits=100),
+        sample("between", 80, restarts, "workers", hits=100),
+        sample("between", 80, restarts, "fetch", "first_batch", hits=100),
+        restarts=restarts,
+        epochs=restarts,
+    )
 
 
 EXAMPLES = [
