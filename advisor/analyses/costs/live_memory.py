@@ -85,7 +85,7 @@ class LiveMemory(Struct, frozen=True, eq=False):
         held = _split(before, known) if on_device else {name: size for name, size in known.items() if size}
         peak_ns, most = _peak(blocks, started)
         at_peak = (blocks.born_ns <= peak_ns) & (blocks.freed_ns > peak_ns)
-        kind = _kinds(trace, blocks, phases, steps)
+        kind = _kinds(trace, blocks, phases)
         module = np.full(len(blocks.size), -1, np.int64)
         if instants is not None:
             module = np.where(blocks.born_ns > _BEFORE, instants.module_at(np.maximum(blocks.born_ns, started)), -1)
@@ -210,7 +210,7 @@ def within(spans: Intervals, times: Ints) -> Mask:
     return inside
 
 
-def _kinds(trace: Trace, blocks: Blocks, phases: Phases, steps: Steps) -> Ints:
+def _kinds(trace: Trace, blocks: Blocks, phases: Phases) -> Ints:
     """The kind of each block, by the phases in which it was allocated and freed."""
     born, freed = blocks.born_ns, blocks.freed_ns
     parts = {name: getattr(phases, name) for name in ("input", "forward", "backward", "optimizer")}
@@ -222,7 +222,7 @@ def _kinds(trace: Trace, blocks: Blocks, phases: Phases, steps: Steps) -> Ints:
         kind[mask & (kind == KINDS.index("unknown"))] = KINDS.index(name)
 
     put("input", at_birth["input"])
-    put("temporaries", _in_one_op(trace, steps, born, freed))
+    put("temporaries", _in_one_op(trace, born, freed))
     put("activations", at_birth["forward"])
     put("temporaries", at_birth["backward"] & at_end["backward"])
     put("gradients", at_birth["backward"])
@@ -233,7 +233,7 @@ def _kinds(trace: Trace, blocks: Blocks, phases: Phases, steps: Steps) -> Ints:
     return kind
 
 
-def _in_one_op(trace: Trace, steps: Steps, born: Ints, freed: Ints) -> Mask:
+def _in_one_op(trace: Trace, born: Ints, freed: Ints) -> Mask:
     """Blocks that live within a single outermost op of a thread; backward nodes count as ops of their own."""
     events = trace.events
     node = events.named("autograd::engine::evaluate_function")

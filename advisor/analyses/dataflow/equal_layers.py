@@ -77,7 +77,7 @@ def find(ops: Sequence[Op], waits: Sequence[Sequence[int]], known: Collection[tu
         group
         for ats in alike.values()
         for run in _runs(ours, ats)
-        for layers in _independent(ours, waits, run)
+        for layers in _independent(waits, run)
         if (group := _group(ours, waits, layers)) is not None
     ]
     return sorted(found, key=lambda one: one.layers[0])
@@ -118,7 +118,7 @@ def _runs(ops: Sequence[Op], ats: Sequence[int]) -> Iterator[list[int]]:
     yield run
 
 
-def _independent(ops: Sequence[Op], waits: Sequence[Sequence[int]], run: list[int]) -> list[list[int]]:
+def _independent(waits: Sequence[Sequence[int]], run: list[int]) -> list[list[int]]:
     """The layers of a run that wait for the same others of it: they need not wait for each other."""
     if len(run) < FEWEST:
         return []

@@ -139,7 +139,7 @@ def live_ops(trace: Trace, steps: Steps, nesting: Nesting) -> Ints:
 
 def _edges(events: Events, nesting: Nesting, steps: Steps, nodes: Mask) -> tuple[Ints, Ints, Mask, Mask]:
     """The outermost rows and what they are, as `_rows` tells them; which are recorded, and which of these are used."""
-    edges, kind = _rows(events, nesting, steps, nodes)
+    edges, kind = _rows(events, nesting, steps)
     recorded = _recorded(events, edges, kind)
     used = np.unique(events.sequence[nodes])
     return (
@@ -150,7 +150,7 @@ def _edges(events: Events, nesting: Nesting, steps: Steps, nodes: Mask) -> tuple
     )
 
 
-def _rows(events: Events, nesting: Nesting, steps: Steps, nodes: Mask) -> tuple[Ints, Ints]:
+def _rows(events: Events, nesting: Nesting, steps: Steps) -> tuple[Ints, Ints]:
     """The outermost rows of the loop's thread by start, and what each is: 1 an op, 2 something that ends a run."""
     kind = np.zeros(len(events), np.int64)
     outermost = nesting.outermost
