@@ -5,6 +5,7 @@ from __future__ import annotations
 from advisor.analyses.base.classify import LAYOUT_TRANSPOSES
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.environment import Environment
+from advisor.analyses.base.evaluation_calls import EvaluationCall, EvaluationCalls
 from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.base.host_communication import HostCommunication, host_collectives
 from advisor.analyses.base.links import Links
@@ -119,6 +120,8 @@ __all__ = [
     "Deprofiled",
     "Device",
     "Environment",
+    "EvaluationCall",
+    "EvaluationCalls",
     "Events",
     "Exchanges",
     "Gap",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 from advisor.api import Finding, Fix, RunPart, Saving, Severity, Source, WatchedRun, duration
 
 # The line to change, that which it stands before, what repeats it, and where the time passes.
@@ -22,6 +25,12 @@ def lines_of(part: RunPart) -> tuple[Source, ...]:
     costly = [line for line in part.lines if line.us > part.us / 10]
     every = (at for line in costly for at in (line.guard, line.source, line.loop, line.inner) if at is not None)
     return tuple(dict.fromkeys(every))[:_MOST_PLACES]
+
+
+def narrowed(part: RunPart, us: float) -> RunPart:
+    """So much of a part, with its standard error in proportion."""
+    share = min(us / part.us, 1.0) if part.us else 0.0
+    return replace(part, us=share * part.us, share=share * part.share, error_us=math.sqrt(share) * part.error_us)
 
 
 def each_hour(share: float) -> str:

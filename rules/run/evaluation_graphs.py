@@ -2,8 +2,9 @@
 
 ## What it looks at
 Loops over a DataLoader without a training step, in the whole run: whether a variable of the loop holds another result
-with a `grad_fn` after each batch, and how much of the run evaluation takes. Forward passes within the profiled steps
-are judged by the rule `evaluation-with-gradients`.
+with a `grad_fn` after each batch, and how much of the run evaluation takes. In other loops, stack samples of a model in
+evaluation mode: whether its layers are given tensors that want a gradient, though the model itself is given none.
+Forward passes within the profiled steps are judged by the rule `evaluation-with-gradients`.
 
 ## Why it costs time
 Where gradients are enabled, autograd records each op and keeps its inputs for a backward pass. That takes time, and
@@ -24,32 +25,56 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from advisor.api import NO_GRAD_SAVES, Example, Finding, Fix, RankRecord, Source, WatchedRun
+from advisor.api import (
+    NO_GRAD_SAVES,
+    EvaluationCalls,
+    Example,
+    Finding,
+    Fix,
+    RankRecord,
+    Source,
+    WatchedRun,
+)
 
 from ..shared._examples import STEPS_ON_CPU
+from ..shared._places import place
 from ..shared._words import percent
+from ._evaluation_calls import facts_of_calls
 from ._run_examples import TRAINS, run_of, sample
-from ._run_parts import finding_of, is_known, saving_of, watched
+from ._run_parts import finding_of, is_known, narrowed, saving_of, watched
+
+# Calls that are named, and their loops.
+_MOST_PLACES = 4
 
 
 def check(
     run: WatchedRun,
     record: RankRecord,
+    calls: EvaluationCalls,
     *,
     min_share: float = 0.03,  # of the loop, in evaluation: one line to add, which saves at most four tenths of it
 ) -> Iterator[Finding]:
     part, at = run.loop.get("evaluation"), record.evaluation_graph
-    if at is None or part is None or not is_known(part, run, min_share):
+    if part is None or not is_known(part, run, min_share):
         return
-    # A module's own text has no line that defines it.
-    defined = (Source(at.file, at.first, at.function),) if at.function != "<module>" else ()
-    where = (*defined, Source(at.file, at.line, at.function))
+    if at is not None:
+        # A module's own text has no line that defines it.
+        defined = (Source(at.file, at.first, at.function),) if at.function != "<module>" else ()
+        where = (*defined, Source(at.file, at.line, at.function))
+        said = f"`{at.name}`{place(where[-1])} has a `grad_fn` after each batch"
+    else:
+        recorded = [one for one in calls.calls if one.records and one.us >= min_share * run.loop_us]
+        if not recorded:
+            return
+        part = narrowed(part, sum(one.us for one in recorded))
+        places = (at for one in recorded for at in (one.source, one.defined, one.loop) if at)
+        where = tuple(dict.fromkeys(places))[:_MOST_PLACES]
+        said = f"the model that is called{place(where[0])} is in evaluation mode with gradients enabled"
     found = finding_of(
         run,
         part,
-        f"Evaluation records autograd graphs: `{at.name}` at {at.file.rpartition('/')[2]}:{at.line} has a `grad_fn` "
-        f"after each batch, and no backward pass follows. Evaluation takes {percent(part.us / run.loop_us)} of "
-        f"{watched(run)}.",
+        f"Evaluation records autograd graphs: {said}, and no backward pass follows. It takes "
+        f"{percent(part.us / run.loop_us)} of {watched(run)}.",
         saving_of(
             run,
             part,
@@ -91,6 +116,22 @@ EXAMPLES = [
         fixes=("inference_mode",),
     ),
     Example("an evaluation under no_grad", STEPS_ON_CPU, facts=_facts(None), saves_us=None),
+    Example(
+        "a loop without a DataLoader",
+        STEPS_ON_CPU,
+        facts=facts_of_calls(40.0, recorded=60),
+        saves_us=(0, 31_000),
+        says=("called at train.py:44", "takes 40 %"),
+        fixes=("inference_mode",),
+    ),
+    Example("the same under no_grad", STEPS_ON_CPU, facts=facts_of_calls(40.0), saves_us=None),
+    Example(
+        "the gradient of an energy is taken there",
+        STEPS_ON_CPU,
+        facts=facts_of_calls(40.0, recorded=60, backward=True),
+        saves_us=None,
+        near_miss=True,
+    ),
     Example("a short one", STEPS_ON_CPU, facts=_facts(_AT, 0.5), saves_us=None, near_miss=True),
     Example("a bare trace", STEPS_ON_CPU, saves_us=None, skipped="was not captured"),
 ]

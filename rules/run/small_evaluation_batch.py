@@ -2,7 +2,9 @@
 
 ## What it looks at
 Runs in which evaluation takes a tenth of the time or more and reads a DataLoader with a batch size of an eighth of that
-of training, or less: often 1, its default.
+of training, or less: often 1, its default. In loops without one, stack samples of a model in evaluation mode: the
+first tensor that it is given, compared with what the same model is given in training, where their sizes differ in the
+number of samples alone, and by the loop's text no call needs what an earlier one returned.
 
 ## Why it costs time
 Evaluation keeps no activations for a backward pass, so it has room for larger batches than training. With one sample at
@@ -19,30 +21,38 @@ Samples of different sizes that cannot be padded, such as full images in segment
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from advisor.api import Example, Finding, Fix, RankRecord, WatchedRun
+from advisor.api import EvaluationCalls, Example, Finding, Fix, RankRecord, RunPart, WatchedRun
 
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
 from ..shared._words import percent, plural
+from ._evaluation_calls import facts_of_calls
 from ._evaluation_loaders import MIN_SHARE, place_of, run_facts, trained_batch
-from ._run_parts import finding_of, is_known, watched
+from ._run_parts import finding_of, is_known, lines_of, narrowed, watched
 
 # A batch of an eighth: from there on most of what a sample costs is the fixed cost of a batch where that is large.
 _SMALL = 8
+# The call, the loop around it, and where the training calls that.
+_MOST_PLACES = 4
 
 
 def check(
     run: WatchedRun,
     record: RankRecord,
+    calls: EvaluationCalls,
     *,
     min_share: float = MIN_SHARE,  # of the loop, for evaluation: half of less is within the noise between runs
 ) -> Iterator[Finding]:
     part, trained = run.loop.get("evaluation"), trained_batch(record)
+    if part is None or not is_known(part, run, min_share):
+        return
     small = [
         one for one in record.evaluation_loaders if one.batch_size and trained and _SMALL * one.batch_size <= trained
     ]
-    if not small or part is None or not is_known(part, run, min_share):
+    if not small:
+        yield from _of_calls(run, part, calls, min_share)
         return
     where = place_of(small[0])
     yield finding_of(
@@ -63,6 +73,34 @@ def check(
     )
 
 
+def _of_calls(run: WatchedRun, part: RunPart, calls: EvaluationCalls, min_share: float) -> Iterator[Finding]:
+    for one in calls.calls:
+        each, trained = one.samples, one.trained
+        if not (each and trained and one.apart and _SMALL * each <= trained):
+            continue
+        mine = narrowed(part, one.us)
+        if not is_known(mine, run, min_share):
+            continue
+        found = finding_of(
+            run,
+            mine,
+            f"Evaluation calls the model{place(one.source)} with {plural(each, 'sample')} at a time, and training with "
+            f"{trained}: these calls take {percent(mine.us / run.loop_us)} of {watched(run)}. What larger batches save "
+            "was not measured.",
+            None,
+            Fix(
+                f"Evaluate in batches of {trained}",
+                "numerics",
+                "for x, y in zip(inputs, targets):\n    outputs.append(model(x[None]))",
+                f"for x, y in zip(inputs.split({trained}), targets.split({trained})):\n    outputs.append(model(x))",
+            ),
+            "medium",
+        )
+        where = (one.source, *((one.loop,) if one.loop else ()), *lines_of(part))
+        yield replace(found, where=tuple(dict.fromkeys(where))[:_MOST_PLACES])
+        return
+
+
 EXAMPLES = [
     Example(
         "one sample at a time, a third of the run",
@@ -71,6 +109,36 @@ EXAMPLES = [
         facts=run_facts(30.0, {"batch_size": 1}),
         says=("1 sample at a time", "train.py:60", "33 %"),
         fixes=("batches of 32",),
+    ),
+    Example(
+        "a loop without a DataLoader that calls the model with one sample",
+        STEPS_ON_CPU,
+        saves_us="unknown",
+        facts=facts_of_calls(40.0, size=(1, 64)),
+        says=("at train.py:44 with 1 sample at a time", "training with 32", "40 %"),
+        fixes=("batches of 32",),
+    ),
+    Example(
+        "a sample without the dimension of a batch",
+        STEPS_ON_CPU,
+        saves_us="unknown",
+        facts=facts_of_calls(40.0, size=(64,)),
+        says=("with 1 sample at a time",),
+    ),
+    Example("the same batches as in training", STEPS_ON_CPU, None, facts_of_calls(40.0)),
+    Example(
+        "each call needs what the last one returned, as in a game",
+        STEPS_ON_CPU,
+        None,
+        facts_of_calls(40.0, size=(1, 64), apart=False),
+        near_miss=True,
+    ),
+    Example(
+        "samples of another size than in training",
+        STEPS_ON_CPU,
+        None,
+        facts_of_calls(40.0, size=(1, 96)),
+        near_miss=True,
     ),
     Example("half of the batch of training", STEPS_ON_CPU, None, run_facts(30.0, {"batch_size": 16}), near_miss=True),
     Example("a twentieth of the run", STEPS_ON_CPU, None, run_facts(3.0, {"batch_size": 1}), near_miss=True),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from msgspec import Struct
@@ -68,6 +68,8 @@ class WatchedRun(Struct, frozen=True):
     started_us   the part of `worker_restarts` in which workers start or stop, without the wait for a first batch
     epochs       how often the loader of the training was exhausted; restarts: new workers for an iterator
     forwards     lines of parts at which a model in training mode runs
+    evaluated_us  time of evaluations outside of ordinary steps by the line that calls the model, as far as one runs and
+                 no statement around it runs a backward pass
     """
 
     missing: ClassVar[str] = "the whole run was not recorded; capture it with `advisor run`"
@@ -79,6 +81,7 @@ class WatchedRun(Struct, frozen=True):
     epochs: int
     restarts: int
     forwards: frozenset[Source]
+    evaluated_us: Mapping[Source, float]
 
     def per_step_us(self, part: str) -> float:
         """Time of a part of the loop per training step, µs."""
@@ -111,6 +114,7 @@ class WatchedRun(Struct, frozen=True):
             epochs=run.epochs,
             restarts=run.restarts,
             forwards=frozenset(_training_forwards(inside)),
+            evaluated_us=_evaluated_us(inside, run),
         )
 
 
@@ -280,6 +284,17 @@ def _training_forwards(spans: Iterable[_Span]) -> Iterator[Source]:
     for group, mine in groups.items():
         if any(span.samples and _runs_model(span.samples) for span in mine):
             yield _line(group, mine).source
+
+
+def _evaluated_us(spans: Iterable[_Span], run: RunTimes) -> dict[Source, float]:
+    """Time of evaluations by the line that calls the model, where gradients are of no use."""
+    passed = {_group(one) for one in run.samples if "backward" in one.marks}
+    found: dict[Source, float] = defaultdict(float)
+    for span in spans:
+        one = span.samples
+        if one and one.call[0] and span.part == "evaluation" and span.kind != "step" and _group(one) not in passed:
+            found[Source(*one.call)] += span.us
+    return found
 
 
 def _parts(spans: Sequence[_Span], run: RunTimes, whole_us: float) -> dict[str, RunPart]:

@@ -25,7 +25,7 @@ from advisor.capture.record.steps import LaterWindow, StepTimes, TraceFile
 from advisor.capture.record.tensors import DenseMatrix, Lookup, LossLabels, Mask, SampleLengths, SparseProduct
 from advisor.capture.record.training import Loader, Optimizer, Pictures
 from advisor.capture.record.vitals import MemoryReading, ThreadTime, Vitals
-from advisor.capture.record.whole_run import RunSamples, RunTimes, StepTrend, TrendLine
+from advisor.capture.record.whole_run import ForwardPass, RunSamples, RunTimes, StepTrend, TrendLine
 
 __all__ = [
     "ALIVE",
@@ -41,6 +41,7 @@ __all__ = [
     "EqualLayers",
     "EqualPasses",
     "Features",
+    "ForwardPass",
     "HeldVariable",
     "JudgedOps",
     "KeptGraphs",

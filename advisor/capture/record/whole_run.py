@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from advisor.capture.record.code_place import CodePlace
+
 
 class RunSamples(msgspec.Struct, frozen=True):
     """Stack samples of the loop's thread at one line, in segments of one kind.
@@ -17,6 +19,7 @@ class RunSamples(msgspec.Struct, frozen=True):
                           does not contain the training step; 0: there is none
     inner                 file, line and function of the user's innermost line, if it is a different one
     loop                  file, line and function of the outermost loop in the functions called from it
+    call                  file, line and function of the user's line that calls the outermost running module
     package               package whose code the line runs: `matplotlib`, `json` …; empty for user code and for C
     marks                 forward | save | fetch | iterator | workers | evaluate | compile | import: known functions on
                           the stack (iterator: a DataLoader creates one; workers: its workers start or stop);
@@ -35,12 +38,38 @@ class RunSamples(msgspec.Struct, frozen=True):
     guard: int = 0
     inner: tuple[str, int, str] = ("", 0, "")
     loop: tuple[str, int, str] = ("", 0, "")
+    call: tuple[str, int, str] = ("", 0, "")
     package: str = ""
     marks: list[str] = []
     hits: int = 0
     stretches: int = 0
     first: int = 0
     last: int = 0
+
+
+class ForwardPass(msgspec.Struct, frozen=True):
+    """Stack samples in which one module was the outermost that ran, by the line that calls it and by its mode.
+
+    place      the user's innermost line that calls it; first: where the function around that begins, 0: none is
+    module     a number for it, without what wraps it
+    evaluates  in evaluation mode
+    hits       samples; inside: in which a layer within was given a tensor; recorded: that wanted a gradient, though
+               nothing that the module was given did
+    sizes      of the first tensor that the module was given: up to eight different ones, the most frequent first
+    loop       of an evaluation, the innermost loop around the call; None: none, the one that trains, or one whose text was not read
+    apart      by the text, no turn of that loop needs what the call returned in an earlier turn
+    """
+
+    place: CodePlace
+    first: int = 0
+    module: int = 0
+    evaluates: bool = False
+    hits: int = 0
+    inside: int = 0
+    recorded: int = 0
+    sizes: list[list[int]] = []
+    loop: CodePlace | None = None
+    apart: bool | None = None
 
 
 class TrendLine(msgspec.Struct, frozen=True):
@@ -101,3 +130,4 @@ class RunTimes(msgspec.Struct, frozen=True):
     epochs: int = 0  # times that the loader of the training was exhausted
     restarts: int = 0  # iterators that started workers after the first training step
     trend: StepTrend = StepTrend()
+    passes: list[ForwardPass] = []  # those with most samples first

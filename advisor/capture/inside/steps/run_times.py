@@ -13,6 +13,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from .code_marks import FETCH, ITERATOR, WORKERS
+from .forward_passes import ForwardPasses, Passing
 from .run_totals import BETWEEN, END, LONG, MOST_PLACES, START, STEP, Totals
 from .stack_samples import Place, Sampler, Stack
 from .step_trend import StepTrend
@@ -55,6 +56,7 @@ class RunTimes:
         self.trend = trend
         self.paused = paused
         self.sampler = Sampler(live, thread, self._taken)
+        self.passes = ForwardPasses()
         self.totals = Totals()
         self.ours_ns = 0
         self.before_us: float | None = None  # age of the process when this began
@@ -172,9 +174,10 @@ class RunTimes:
 
     # -- on the sampler's thread
 
-    def _taken(self, stack: Stack, evaluated: int) -> None:
+    def _taken(self, stack: Stack, runs: Passing) -> None:
         if not stack or self.paused():
             return
+        self.passes.add(runs)
         tracker, where = self.tracker, self._place(stack) if self.step else stack
         segment = tracker.segment
         yielded = segment.yielded if segment is not None and not segment.backward else ()
@@ -184,7 +187,7 @@ class RunTimes:
         serial = yielded[-1] if yielded and not over else 0
         if len(self.pending) >= _MOST_SAMPLES:
             del self.pending[::2]
-        self.pending.append((where, evaluated, serial, turned, self.fresh))
+        self.pending.append((where, runs.evaluated, serial, turned, self.fresh))
 
     def _place(self, stack: Stack) -> Place:
         place = Place(self.sampler.codes, stack, self.step)
@@ -211,4 +214,5 @@ class RunTimes:
             "epochs": self.tracker.turns,
             "restarts": self.restarts,
             "trend": self.trend.record(),
+            "passes": self.passes.record(self.sampler.codes, self.step),
         }

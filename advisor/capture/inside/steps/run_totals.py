@@ -112,4 +112,5 @@ def _as_record(key: Key, hits: Hits, known: Mapping[str, Statements]) -> dict[st
         "first": hits.first,
         "last": hits.last,
         "loop": loop_of(place, known),
+        "call": place.call,
     }

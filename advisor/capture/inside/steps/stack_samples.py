@@ -12,9 +12,9 @@ import time
 from _thread import start_new_thread
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
 
 from .code_marks import FORWARD, Codes
+from .forward_passes import MOST_ABOVE, NONE, Passing, passing
 
 # A stack: (key of the function in `Codes`, the line that runs), the outermost first.
 Stack = tuple[tuple[int, int], ...]
@@ -36,7 +36,7 @@ class Sampler:
     """
 
     def __init__(
-        self, needed: Callable[[], bool], thread: Callable[[], int], taken: Callable[[Stack, int], None]
+        self, needed: Callable[[], bool], thread: Callable[[], int], taken: Callable[[Stack, Passing], None]
     ) -> None:
         self.needed = needed
         self.thread = thread
@@ -72,32 +72,33 @@ class Sampler:
 
     def _sample(self) -> None:
         frame = sys._current_frames().get(self.thread())
-        stack, evaluated = self.walk(frame)
+        stack, runs = self.walk(frame)
         del frame
-        self.taken(stack, evaluated)
+        self.taken(stack, runs)
 
-    def walk(self, frame: FrameType | None) -> tuple[Stack, int]:
-        """The stack that ends in a frame; the id of the outermost module on it if it evaluates, 0 if it trains."""
+    def walk(self, frame: FrameType | None) -> tuple[Stack, Passing]:
+        """The stack that ends in a frame; the outermost module on it."""
         stack: list[tuple[int, int]] = []
-        module: FrameType | None = None
+        modules: list[FrameType] = []
+        way: list[tuple[int, int]] = []
         while frame is not None and len(stack) < _DEEPEST:
             key = self.codes.of(frame.f_code)
-            if self.codes.known[key].mark == FORWARD:
-                module = frame
+            known = self.codes.known[key]
             # Python has instructions that belong to no line: the end of a `with` block, what a function begins with.
-            stack.append((key, frame.f_lineno or frame.f_code.co_firstlineno))
+            at = (key, frame.f_lineno or frame.f_code.co_firstlineno)
+            if known.mark == FORWARD:
+                modules.append(frame)
+                way = []
+            elif modules and known.file and len(way) < MOST_ABOVE:
+                way.append(at)
+            stack.append(at)
             frame = frame.f_back
         stack.reverse()
-        # What is read of the frame's variables goes with the frame: nothing of ours holds a tensor.
-        return tuple(stack), 0 if module is None else self._evaluated(module.f_locals)
-
-    def _evaluated(self, variables: Any) -> int:
-        module = variables.get("self")
-        # Not getattr: a property of the script's must not run on our thread.
-        training = getattr(module, "__dict__", {}).get("training")
-        if training is True and len(self.trained) < _MOST_MODULES:
-            self.trained.add(id(module))
-        return id(module) if training is False else 0
+        # What is read of the frames' variables goes with the frames: nothing of ours holds a tensor.
+        runs = passing(modules, way) if modules else NONE
+        if runs.trains and len(self.trained) < _MOST_MODULES:
+            self.trained.add(runs.trains)
+        return tuple(stack), runs
 
 
 class Place:
@@ -109,9 +110,10 @@ class Place:
     step_line             the line of the same function that the training step runs under; 0 where it is not on the way
     package               whose code the innermost user's line runs; empty for its own
     marks                 which known work was on the stack
+    call                  (file, line, function) of the user's line that calls the outermost module on the stack
     """
 
-    __slots__ = ("file", "function", "inner", "line", "marks", "package", "source", "step_line", "way")
+    __slots__ = ("call", "file", "function", "inner", "line", "marks", "package", "source", "step_line", "way")
 
     def __init__(self, codes: Codes, stack: Stack, step: Stack) -> None:
         known = [codes.known[key] for key, _ in stack]
@@ -134,10 +136,13 @@ class Place:
                 self.inner = (known[mine[-1]].file, stack[mine[-1]][1], known[mine[-1]].function)
         self.package = next((one.package for one in known[mine[-1] + 1 if mine else 0 :] if one.package), "")
         self.marks = tuple(sorted({one.mark for one in known if one.mark}))
+        module = next((at for at, one in enumerate(known) if one.mark == FORWARD), 0)
+        above = next((at for at in reversed(mine) if at < module), -1)
+        self.call = (known[above].file, stack[above][1], known[above].function) if above >= 0 else ("", 0, "")
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> tuple[object, ...]:
         """What samples of one place have alike."""
-        return (self.file, self.line, self.function, self.inner, self.package, self.marks)
+        return (self.file, self.line, self.function, self.inner, self.package, self.marks, self.call)
 
 
 def _leaves(stack: Stack, step: Stack) -> int:
