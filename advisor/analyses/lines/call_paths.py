@@ -16,6 +16,9 @@ from advisor.trace.events import Trace
 
 # Places of a finding: what is to be changed, what repeats it, where it is called from, and where the step calls that.
 MOST_PLACES = 4
+# A line that calls what costs has a place beside the costlier caller if so much of the time is below it: changed alone,
+# one with less saves a smaller part of what a finding promises than most ranges leave open.
+CALLER_SHARE = 0.25
 # A loop that turns around the training step runs its statement once a step.
 _TURNS_IN_STEP = 2.0
 
@@ -48,10 +51,11 @@ class CallPaths(Struct, frozen=True, eq=False):
         """These places and what leads to them: statements around the first, the line that calls it, the step's line."""
         way = next((found for source in where if (found := self._way(source))), [])
         around = list(self._around(way))
+        callers = list(self._callers(way))
         ends = [*way[1:2], *way[-1:]]
         sources = {(one.file, one.line): one for one in reversed(where)}
-        sources |= {at: self.sites.sources[at] for at in (*around, *way) if at not in sources}
-        places = dict.fromkeys([*((one.file, one.line) for one in where), *around, *ends, *way])
+        sources |= {at: self.sites.sources[at] for at in (*around, *callers, *way) if at not in sources}
+        places = dict.fromkeys([*((one.file, one.line) for one in where), *around, *ends, *callers, *way])
         heads = {(file, block.line) for file, blocks in self.blocks.items() for block in blocks}
         function = [(sources[at].file, sources[at].function) for at in way[:1]]
         own = {(one.file, one.line) for one in where}
@@ -61,6 +65,8 @@ class CallPaths(Struct, frozen=True, eq=False):
             if at in own:
                 beside = (sources[at].file, sources[at].function) in function and not self._calls(way[0], at)
                 return 0 if at in heads or at in way else 4 if beside else 1
+            if at in callers:
+                return 1  # of two lines that call it either may be the one to change
             return 2 if at in around or at in ends else 3
 
         every = list(places)
@@ -83,6 +89,20 @@ class CallPaths(Struct, frozen=True, eq=False):
         if source.precision != "call" or not ns:
             return []
         return list(self._in_step(max(ns, key=lambda one: (ns[one], one))))
+
+    def _callers(self, way: list[Place]) -> Iterator[Place]:
+        """The lines that call the innermost function that more than one line calls, each for a material share of it."""
+        for depth in range(1, len(way)):
+            inner = tuple(way[:depth])
+            ns: Counter[Place] = Counter()
+            for stack, spent in self.sites.spent_ns.items():
+                at = stack.index(inner[0]) if inner[0] in stack else len(stack)
+                if stack[at : at + depth] == inner and len(stack) > at + depth:
+                    ns[stack[at + depth]] += spent
+            most = [one for one, spent in ns.most_common() if spent >= CALLER_SHARE * ns.total()]
+            if len(most) > 1:
+                yield from (one for one in most if any(self._in_step((one,))))
+                return
 
     def _in_step(self, stack: Stack) -> Iterator[Place]:
         """As far as a line does not run the training, nearly all of the steps."""

@@ -56,7 +56,7 @@ class ForwardPass(msgspec.Struct, frozen=True):
     hits       samples; inside: in which a layer within was given a tensor; recorded: that wanted a gradient, though
                nothing that the module was given did
     sizes      of the first tensor that the module was given: up to eight different ones, the most frequent first
-    loop       of an evaluation, the innermost loop around the call; None: none, the one that trains, or one whose text was not read
+    loop       of an evaluation, the innermost loop around the call; None where unknown, or where it trains as well
     apart      by the text, no turn of that loop needs what the call returned in an earlier turn
     """
 

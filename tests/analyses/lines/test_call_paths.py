@@ -90,6 +90,30 @@ def test_a_function_alone_is_no_line() -> None:
     assert places(INNER, precision="function") == [INNER]
 
 
+def called_from(shares: dict[int, int]) -> list[int]:
+    """Places of a finding at line 4, in a function that these lines call for such times; line 90 trains, 20 rests."""
+    stacks = {(INNER, line, RUNS): ns for line, ns in shares.items()} | {(STEPS, RUNS): 100}
+    sources = {
+        (FILE, line): Source(FILE, line, "paint" if line < CALLS else "loss", "call") for s in stacks for line in s
+    }
+    spent = {tuple((FILE, line) for line in stack): ns for stack, ns in stacks.items()}
+    paths = CallPaths(CallSites(sources, spent, lambda _: None, lambda _: 0), {}, {})
+    return [one.line for one in paths.of((sources[FILE, INNER],))]
+
+
+@pytest.mark.parametrize(
+    ("shares", "found"),
+    [
+        ({9: 60, 12: 55}, [INNER, 9, 12]),
+        ({9: 55, 12: 60, 14: 50}, [INNER, 12, 9, 14]),
+        ({9: 90, 12: 20}, [INNER, 9]),  # less than a quarter
+        ({9: 90}, [INNER, 9]),
+    ],
+)
+def test_lines_that_call_the_same_for_much_of_it_are_all_places(shares: dict[int, int], found: list[int]) -> None:
+    assert called_from(shares) == found
+
+
 def test_functions_of_one_name_that_call_each_other_are_not_one() -> None:
     """`Compose.__call__` calls the `__call__` of three steps, each of which costs as much as its own line."""
     stacks = {(step, 45, 110, RUNS): 50 for step in (53, 92)} | {(45, 110, RUNS): 60, (46, 110, RUNS): 1, (7, RUNS): 99}
