@@ -8,10 +8,12 @@ workers: its share of the run, how often it happens, and at which line.
 Without `persistent_workers` each `for batch in loader` forks or spawns its workers, and stops them at its end. A worker
 that is spawned imports the script and torch again, which takes seconds; all of them start with an empty queue. In long
 epochs this is negligible, in short ones it is most of the run. A validation loader does the same at each evaluation.
+More workers than cores take longer to start, and all make their first batches at once, on the cores of the training.
 
 ## How to fix it
 `DataLoader(..., persistent_workers=True)`: the workers live as long as the loader. Create the loader once, not in each
-epoch.
+epoch. Where more workers than cores run, the finding says how many make batches as fast as the steps use them, by what
+a worker needs for a batch without its waits for a core, and what the loop's thread needs for a step.
 
 ## When to leave it
 Datasets that change between epochs in the main process: persistent workers continue with their own copy. Memory of
@@ -27,6 +29,7 @@ from typing import Any
 from advisor.api import Example, Finding, Fix, RankRecord, Source, WatchedRun, duration
 
 from ..shared._examples import STEPS_ON_CPU
+from ..shared._fewer_workers import enough_workers
 from ..shared._places import place, workers_at
 from ..shared._words import percent, plural
 from ._run_examples import run_of, sample
@@ -44,23 +47,36 @@ def check(
     if part is None or not is_known(part, run, min_share) or not 2 <= run.restarts <= max_per_step * run.steps:
         return
     where = lines_of(part)
+    loader = next(iter(record.loaders), None)
+    enough = enough_workers(record, loader) if loader else None
+    crowd = ""
+    if loader and enough:
+        crowd = (
+            f" It has {plural(loader.num_workers or 0, 'worker')} on {plural(record.settings.cores or 0, 'core')}; "
+            f"{enough} make batches as fast as the steps use them: a batch takes one {duration(loader.core_us or 0.0)}."
+        )
     how = "low: starting and stopping workers; high: plus the wait for their first batch"
     found = finding_of(
         run,
         part,
         f"Workers of a DataLoader are started {plural(run.restarts, 'time')}{place(where[0] if where else None)}, "
         f"{duration(part.us / run.restarts)} each: {percent(part.us / run.loop_us)} of {watched(run)} "
-        f"({each_hour(part.us / run.loop_us)}).",
+        f"({each_hour(part.us / run.loop_us)}).{crowd}",
         saving_of(run, part, run.started_us / part.us, 1.0, how),
-        Fix(
-            "Keep the workers between epochs",
-            "exact",
-            "DataLoader(dataset, num_workers=4)",
-            "DataLoader(dataset, num_workers=4, persistent_workers=True)",
-        ),
+        _fix(loader.num_workers if loader else None, enough),
         "high",
     )
     yield replace(found, where=tuple(dict.fromkeys((*_made(record), *where))))
+
+
+def _fix(workers: int | None, enough: int | None) -> Fix:
+    title = f"Use {plural(enough, 'worker')}, and keep them" if enough else "Keep the workers"
+    return Fix(
+        f"{title} between epochs",
+        "exact",
+        f"DataLoader(dataset, num_workers={workers or 4})",
+        f"DataLoader(dataset, num_workers={enough or workers or 4}, persistent_workers=True)",
+    )
 
 
 def _made(record: RankRecord) -> Iterator[Source]:
@@ -82,6 +98,15 @@ def _facts(restarts: int, wait_s: float, steps: int = 200) -> dict[str, Any]:
     )
 
 
+def _crowd(core_us: float) -> dict[str, Any]:
+    """16 workers on two cores, each of which needs so long for a batch; the loop needs 4 ms for a step."""
+    return {
+        "settings": {"cores": 2},
+        "loaders": [{"num_workers": 16, "batch_size": 32, "core_us": core_us}],
+        "vitals": {"timed_steps": 100, "timed_us": 6e5, "loop_cpu_us": 4e5},
+    }
+
+
 EXAMPLES = [
     Example(
         "workers for epochs of five steps",
@@ -90,6 +115,21 @@ EXAMPLES = [
         saves_us=(35_000, 110_000),
         says=("40 times at train.py:80", "50 %"),
         fixes=("persistent_workers=True",),
+    ),
+    Example(
+        "far more workers than cores, whose batches are cheap",
+        STEPS_ON_CPU,
+        facts=_facts(40, 20.0) | _crowd(900.0),
+        saves_us=(35_000, 110_000),
+        says=("16 workers on 2 cores; 2 make batches as fast",),
+        fixes=("Use 2 workers", "num_workers=2, persistent_workers=True"),
+    ),
+    Example(
+        "as many whose batches wait for a disk: two would not keep up",
+        STEPS_ON_CPU,
+        facts=_facts(40, 20.0) | _crowd(40_000.0),
+        saves_us=(35_000, 110_000),
+        fixes=("num_workers=16, persistent_workers=True",),
     ),
     Example("long epochs", STEPS_ON_CPU, facts=_facts(3, 0.5), saves_us=None, near_miss=True),
     Example("an iterator for each batch", STEPS_ON_CPU, facts=_facts(200, 20.0), saves_us=None, near_miss=True),

@@ -149,7 +149,10 @@ class Collector:
 
         And the mean times of its workers, each by itself, and the pictures that were decoded.
         """
-        found = {"worker_us": self.board.per_worker(), "pictures": self.board.pictures.record()} if loaders == 1 else {}
+        found: dict[str, Any] = {}
+        if loaders == 1:
+            found = {"worker_us": self.board.per_worker(), "core_us": self.board.on_a_core()}
+            found["pictures"] = self.board.pictures.record()
         return found | ({"random_samples": self.board.drawn} if loaders == 1 and self.board.drawn is not None else {})
 
 

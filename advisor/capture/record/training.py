@@ -48,6 +48,7 @@ class Loader(msgspec.Struct, frozen=True):
     collate_us: float | None = None  # median time to collate a batch
     sample_why: str = ""  # why sample_us is unknown
     worker_us: list[float] = []  # median time to load a batch, of each measured worker
+    core_us: float | None = None  # median time to load a batch in a worker, without its waits for a core
     random_samples: bool | None = None  # any random number generator was used while samples were read
     sampler: str | None = None  # class of the sampler
     sampler_us: float | None = None  # mean time to draw a batch's indices in un-profiled steps, without the longest

@@ -1,5 +1,8 @@
 """Time to read samples and to collate a batch: in the loop's own process, and in workers that were forked from it.
 
+And how long a worker was ready meanwhile and had no core: without that, its time is what a batch needs, however many
+workers share the cores.
+
 Forked workers share a small anonymous map with the process that made them: each writes into a slot of its own. Spawned
 workers and those of a fork server start from nothing and are not reached; their times are not known and the record says
 so.
@@ -15,14 +18,15 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
 
+from ..steps.vitals import queued_ns
 from .pictures import Pictures
 from .randomness import Generators, made_anew
 
-# Slots for workers, and times kept by each: 64 x 256 x 16 bytes = 256 KiB, touched only where used.
+# Slots for workers, and times kept by each: 64 x 256 x 24 bytes = 384 KiB, touched only where used.
 _SLOTS, _KEPT = 64, 256
-_PAIR = struct.Struct("=dd")  # sample_us, collate_us
+_TIMES = struct.Struct("=ddd")  # sample_us, collate_us; of both without a core, -1 where unknown
 _HEAD = struct.Struct("=Q")  # how many were written
-_SLOT_BYTES = _HEAD.size + _KEPT * _PAIR.size
+_SLOT_BYTES = _HEAD.size + _KEPT * _TIMES.size
 # Batches whose samples are looked at for random numbers: an augmentation that is tossed for shows in one of them, and
 # reading the states of all generators costs some 150 µs each time.
 _LOOKED_AT = 4
@@ -39,6 +43,7 @@ class Board:
         self.pid = os.getpid()
         self.begun_ns = 0
         self.fetched_ns = 0
+        self.queued_ns: int | None = None  # without a core until the batch was begun
         self.batch = 1
         self.patched = False
         self.looks = 0
@@ -65,6 +70,7 @@ class Board:
                     self.generators.find()
                 self.states = self.generators.states()
             self.pictures.fetch_begins()
+            self.queued_ns = queued_ns() if self.slot else None
             self.begun_ns = perf_counter_ns()
 
     def fetched(self, fetcher: Any, _value: Any) -> None:
@@ -90,7 +96,9 @@ class Board:
     def delivered(self) -> None:
         """The batch is complete."""
         if self.fetched_ns and self.memory is not None:
-            self._write((self.fetched_ns - self.begun_ns) / 1e3, (perf_counter_ns() - self.fetched_ns) / 1e3)
+            made_ns, queued = perf_counter_ns(), queued_ns() if self.queued_ns is not None else None
+            waited_us = (queued - self.queued_ns) / 1e3 if queued is not None and self.queued_ns is not None else -1.0
+            self._write((self.fetched_ns - self.begun_ns) / 1e3, (made_ns - self.fetched_ns) / 1e3, waited_us)
         self.begun_ns = self.fetched_ns = 0
 
     def in_child(self) -> None:
@@ -121,33 +129,33 @@ class Board:
 
         return wrapped
 
-    def _write(self, sample_us: float, collate_us: float) -> None:
+    def _write(self, *times: float) -> None:
         base = self.slot * _SLOT_BYTES
         (count,) = _HEAD.unpack_from(self.memory, base)
-        _PAIR.pack_into(self.memory, base + _HEAD.size + (count % _KEPT) * _PAIR.size, sample_us, collate_us)
+        _TIMES.pack_into(self.memory, base + _HEAD.size + (count % _KEPT) * _TIMES.size, *times)
         _HEAD.pack_into(self.memory, base, count + 1)
 
     def read(self) -> list[tuple[float, float]]:
         """(samples_us, collate_us) of every kept batch."""
-        found: list[tuple[float, float]] = []
+        return [(samples_us, collate_us) for slot in range(_SLOTS) for samples_us, collate_us, _ in self._kept(slot)]
+
+    def _kept(self, slot: int) -> list[tuple[float, float, float]]:
+        """The times of a slot."""
         if self.memory is None:
-            return found
-        for slot in range(_SLOTS):
-            base = slot * _SLOT_BYTES
-            (count,) = _HEAD.unpack_from(self.memory, base)
-            for place in range(min(count, _KEPT)):
-                found.append(_PAIR.unpack_from(self.memory, base + _HEAD.size + place * _PAIR.size))
-        return found
+            return []
+        base = slot * _SLOT_BYTES
+        count = min(_HEAD.unpack_from(self.memory, base)[0], _KEPT)
+        return [_TIMES.unpack_from(self.memory, base + _HEAD.size + place * _TIMES.size) for place in range(count)]
+
+    def on_a_core(self) -> float | None:
+        """The median time of a worker to make a batch, less what it waited for a core, µs; None where unknown."""
+        every = [one for slot in range(1, _SLOTS) for one in self._kept(slot)]
+        known = [samples_us + collate_us - waited_us for samples_us, collate_us, waited_us in every if waited_us >= 0]
+        return statistics.median(known) if known else None
 
     def per_worker(self) -> list[float]:
         """The median time to make a batch of each worker that made some, µs; of the loop's own process nothing."""
-        found: list[float] = []
-        for slot in range(1, _SLOTS) if self.memory is not None else ():
-            base = slot * _SLOT_BYTES
-            kept = min(_HEAD.unpack_from(self.memory, base)[0], _KEPT)
-            if kept:
-                pairs = [
-                    _PAIR.unpack_from(self.memory, base + _HEAD.size + place * _PAIR.size) for place in range(kept)
-                ]
-                found.append(statistics.median(map(sum, pairs)))
-        return found
+        every = (self._kept(slot) for slot in range(1, _SLOTS))
+        return [
+            statistics.median(samples_us + collate_us for samples_us, collate_us, _ in kept) for kept in every if kept
+        ]
