@@ -2,11 +2,12 @@
 
 ## What it looks at
 Whether `torch.autograd.set_detect_anomaly(True)` or `detect_anomaly()` was active in the profiled steps, as
-capture recorded it.
+capture recorded it, and what formatting a stack takes in this process: for itself, for each frame, for each file that
+frames are of. Nodes of the graph are counted in the trace: those of ops, and one for each parameter.
 
 ## Why it costs time
-Each forward op stores a stack trace in case its gradient becomes invalid, and each backward op checks its results for
-NaN. Training becomes several times slower, not a few percent.
+Each forward op stores a stack trace in case its gradient becomes invalid, so does the node that each parameter gets
+in each step, and each backward op checks its results for NaN. Training becomes several times slower, not a few percent.
 
 ## How to fix it
 Remove it, or make it an option that is off by default. Checking `torch.isfinite(loss)` every N steps detects a NaN as
@@ -21,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -54,6 +56,10 @@ _VIEWS = ("aten::t", "aten::transpose", "aten::view", "aten::permute", "aten::se
 _VIEW_US = constant("calls.view_us").value
 # Of ops that work on data, too, the shortest tenth: what these take beyond being called is storing a stack trace.
 _SHORTEST, _OP_US = 0.1, constant("calls.recorded_op_us").value
+# The node of a parameter, whose name the trace has behind that of the engine's call.
+_LEAF = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+# What a stack trace takes beside its text: lists and texts of Python that are kept with the node, and freed with it.
+_STORED = constant("anomaly.stored_per_formatted").range
 # Ops within ops share a sequence number; more of them are ops that recorded no node.
 _MOST_NESTED = 6
 
@@ -67,12 +73,19 @@ def check(record: RankRecord, price: Price) -> Iterator[Finding]:
     scale, deprofiled = price.scale, price.deprofiled
     checks_us, stored_us = _costs(price.ops)
     saving = None
+    traced = _stack_traces_us(record, price.ops)
     if checks_us and not price.on_device:
         # Stack traces and checks are work of their own, which the profiler does not make longer.
         spent = deprofiled.in_part("backward", checks_us, python_us=checks_us)
-        least, most = deprofiled.share(spent + deprofiled.in_part("rest", stored_us, python_us=stored_us))
-        how = "the checks in the backward pass, and for each op the time of a view op here beyond a few µs"
-        saving = price.shares((least + most) / 2, most, how, times=SIDE_EFFECTS)
+        if traced:
+            stored_us = sum(traced) / 2
+            low_us, high_us = deprofiled.us(spent)
+            how = "the checks in the backward pass, and a stack trace for each node as long as one takes here"
+            saving = price.of_us(low_us + traced[0], (high_us + traced[1]) * SIDE_EFFECTS, how)
+        else:
+            least, most = deprofiled.share(spent + deprofiled.in_part("rest", stored_us, python_us=stored_us))
+            how = "the checks in the backward pass, and for each op the time of a view op here beyond a few µs"
+            saving = price.shares((least + most) / 2, most, how, times=SIDE_EFFECTS)
     told = f": {percent((saving.low_us + saving.high_us) / 2 / scale.step_us)} of their time" if saving else ""
     yield Finding(
         message=(
@@ -90,6 +103,41 @@ def check(record: RankRecord, price: Price) -> Iterator[Finding]:
 _OFF = Treatment("calls", {"names": ["torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly"]})
 
 
+def _stack_traces_us(record: RankRecord, ops: StepOps) -> tuple[float, float] | None:
+    """(low, high) time per step for the stack traces of all nodes, µs; None where capture timed none.
+
+    Each parameter has a node of its own, made anew in each step, beside those of ops.
+    """
+    one, passes = record.settings.stack_trace, record.run.passes if record.run else []
+    if one is None:
+        return None
+    trained = [each for each in passes if not each.evaluates]
+    hits = sum(each.hits for each in trained)
+    if not hits:
+        return None
+    frames = sum(each.hits * each.frames for each in trained) / hits
+    files = sum(each.hits * each.files for each in trained) / hits
+    events, nodes = ops.events, ops.events.named("autograd::engine::evaluate_function")
+    leaves = np.flatnonzero(ops.links.inside & nodes & events.named(_LEAF))
+    made = _nodes(ops)[1] + len(leaves) / ops.steps.count
+    vitals = record.vitals
+    queued_us, cpu_us = (vitals.loop_queued_us, vitals.loop_cpu_us) if vitals else (None, None)
+    # A thread that waits for a core does so in all of its work alike.
+    slowed = 1 + queued_us / cpu_us if queued_us and cpu_us else 1.0
+    each_us = slowed * (one.us + one.frame_us * frames + one.file_us * files)
+    return made * each_us * _STORED[0], made * each_us * _STORED[1]
+
+
+def _nodes(ops: StepOps) -> tuple[npt.NDArray[np.int64], float]:
+    """Rows of ops of the forward pass that made a node; how many nodes they made per step."""
+    events, nesting = ops.events, ops.nesting
+    nodes = events.named("autograd::engine::evaluate_function")
+    made = ops.links.inside & events.of(Category.CPU_OP) & (events.sequence >= 0) & (nesting.ancestor(nodes) < 0)
+    # A batch is put together of views without a gradient: those that repeat a sequence number are no node.
+    known, which, times = np.unique(events.sequence[made], return_inverse=True, return_counts=True)
+    return np.flatnonzero(made)[(times <= _MOST_NESTED)[which]], len(known) / ops.steps.count
+
+
 def _costs(ops: StepOps) -> tuple[float, float]:
     """Checks of gradients, and storing of stack traces, µs per step; the second from the views among the ops."""
     events, nesting = ops.events, ops.nesting
@@ -98,17 +146,20 @@ def _costs(ops: StepOps) -> tuple[float, float]:
     parent = nesting.parent
     direct = (parent >= 0) & nodes[np.maximum(parent, 0)]
     checks = np.flatnonzero(counted & direct & events.exactly(*_CHECKS))
-    made = counted & events.of(Category.CPU_OP) & (events.sequence >= 0) & (nesting.ancestor(nodes) < 0)
-    # A batch is put together of views without a gradient: those that repeat a sequence number are no node.
-    known, which, times = np.unique(events.sequence[made], return_inverse=True, return_counts=True)
-    recorded = np.flatnonzero(made)[(times <= _MOST_NESTED)[which]]
+    recorded, number = _nodes(ops)
     views = recorded[events.exactly(*_VIEWS)[recorded]]
     if len(views):
         each_us = float(np.median(nesting.self_ns[views])) / 1e3 - _VIEW_US
     else:  # a script without views: the shortest of its ops
         outer = recorded[nesting.outermost[recorded]]
         each_us = float(np.quantile(events.dur_ns[outer], _SHORTEST)) / 1e3 - _OP_US if len(outer) else 0.0
-    return ops.us(checks), max(each_us, 0.0) * len(known) / ops.steps.count
+    return ops.us(checks), max(each_us, 0.0) * number
+
+
+_TRACED = {
+    "settings": {"anomaly_detection": True, "stack_trace": {"us": 8.0, "frame_us": 1.5, "file_us": 3.0}},
+    "run": {"passes": [{"place": {"file": "train.py", "line": 8}, "hits": 40, "frames": 14.0, "files": 5.0}]},
+}
 
 
 EXAMPLES = [
@@ -135,6 +186,26 @@ EXAMPLES = [
         ),
         facts={"settings": {"anomaly_detection": True}},
         saves_us=(880, 1300),
+        says=("of their time",),
+    ),
+    Example(
+        "a stack trace was timed: one for the op and one for the parameter, 44 µs each, beside 100 µs of checks",
+        draw(
+            """
+            step   [1                   ][2                   ]
+            cpu    [V ][F  ][B         ] [V ][F  ][B         ]
+            cpu             [A    ]               [A    ]
+            cpu             [C    ]               [C    ]
+            """,
+            us=100,
+            V=Ev("aten::t", args={"Sequence number": 7, "Fwd thread id": 0}),
+            F=FORWARD,
+            B=BACKWARD,
+            A="autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
+            C="aten::isnan",
+        ),
+        facts=_TRACED,
+        saves_us=(600, 1000),
         says=("of their time",),
     ),
     Example(

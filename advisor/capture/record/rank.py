@@ -24,6 +24,14 @@ class Attention(msgspec.Struct, frozen=True):
     dropout: list[str] = []  # names in their configuration that are not zero: attention_probs_dropout_prob, …
 
 
+class StackTrace(msgspec.Struct, frozen=True):
+    """CPU time of formatting a stack: for itself, for each of its frames, and for each file that these are of."""
+
+    us: float
+    frame_us: float
+    file_us: float
+
+
 class Settings(msgspec.Struct, frozen=True):
     """Settings that traces do not contain, as they were in the profiled window."""
 
@@ -40,6 +48,7 @@ class Settings(msgspec.Struct, frozen=True):
     autocast_dtype: str | None = None
     default_dtype: str | None = None
     anomaly_detection: bool | None = None
+    stack_trace: StackTrace | None = None  # None: without anomaly detection, which stores one for each node
     flash_sdp: bool | None = (
         None  # torch.backends.cuda.flash_sdp_enabled(), which fused attention on a CPU asks as well
     )

@@ -55,6 +55,7 @@ class ForwardPass(msgspec.Struct, frozen=True):
     evaluates  in evaluation mode
     hits       samples; inside: in which a layer within was given a tensor; recorded: that wanted a gradient, though
                nothing that the module was given did
+    frames     on the stack, the mean;  files: that these are of
     sizes      of the first tensor that the module was given: up to eight different ones, the most frequent first
     loop       of an evaluation, the innermost loop around the call; None where unknown, or where it trains as well
     apart      by the text, no turn of that loop needs what the call returned in an earlier turn
@@ -67,6 +68,8 @@ class ForwardPass(msgspec.Struct, frozen=True):
     hits: int = 0
     inside: int = 0
     recorded: int = 0
+    frames: float = 0.0
+    files: float = 0.0
     sizes: list[list[int]] = []
     loop: CodePlace | None = None
     apart: bool | None = None

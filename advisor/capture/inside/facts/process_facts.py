@@ -11,7 +11,7 @@ import torch
 
 from ..collector import Collector
 from ..steps.tracker import Tracker
-from . import kept_graphs, model_facts, probe, secrets
+from . import kept_graphs, model_facts, probe, secrets, stack_traces
 from .checkpoint_lines import saves
 from .line_digests import digests
 from .live_objects import live_objects
@@ -60,6 +60,7 @@ class Facts:
         self.known.update(probe.look(self.initial, self.collector, alive))
         if alive and self.known["settings"].get("ddp"):
             self.known["settings"]["ddp"]["buffers"] = self._sent(alive)
+        self.known["settings"]["stack_trace"] = probe.attempt(stack_traces.cost)
         self.known["environment"] = secrets.allowed(os.environ)
         self.known["saves"] = probe.attempt(saves)
         self.known["blocks"] = probe.attempt(lambda: blocks(self.collector.setting_lines.text)) or {}

@@ -35,6 +35,7 @@ class Passing(NamedTuple):
     module     its id, without what wraps it
     way        the user's lines that lead to its call, the innermost first
     size       of the first tensor that it was given; none of it known: ()
+    frames     on the stack;  files: that these are of
     inside     a layer inside of it was given a tensor;  recorded: that wants a gradient, and nothing given before does
     """
 
@@ -45,13 +46,15 @@ class Passing(NamedTuple):
     size: tuple[int, ...] = ()
     inside: bool = False
     recorded: bool = False
+    frames: int = 0
+    files: int = 0
 
 
 NONE = Passing()
 
 
-def passing(modules: Sequence[FrameType], way: Sequence[At]) -> Passing:
-    """Of the frames of modules on a stack, the innermost first, and the user's lines above the last of them."""
+def passing(modules: Sequence[FrameType], way: Sequence[At], files: Sequence[str]) -> Passing:
+    """Of modules' frames on a stack, the innermost first, the user's lines above them, and the files of all frames."""
     outer = modules[-1].f_locals
     module = outer.get("self")
     # Not getattr: a property of the script's must not run on our thread.
@@ -67,6 +70,8 @@ def passing(modules: Sequence[FrameType], way: Sequence[At]) -> Passing:
         size=tuple(given[0].shape) if given else (),
         inside=bool(inner),
         recorded=any(one.requires_grad for one in inner) and not any(one.requires_grad for one in given),
+        frames=len(files),
+        files=len(set(files)),
     )
 
 
@@ -104,6 +109,8 @@ class ForwardPasses:
         hits.hits += 1
         hits.inside += one.inside
         hits.recorded += one.recorded
+        hits.frames += one.frames
+        hits.files += one.files
         if one.size in hits.sizes or len(hits.sizes) < _MOST_SIZES:
             hits.sizes[one.size] += 1
 
@@ -122,6 +129,8 @@ class ForwardPasses:
                 "hits": hits.hits,
                 "inside": hits.inside,
                 "recorded": hits.recorded,
+                "frames": round(hits.frames / hits.hits, 1),
+                "files": round(hits.files / hits.hits, 1),
                 "sizes": [list(size) for size, _ in Counter(dict(hits.sizes)).most_common()],
                 **(_loop(codes, way, text, step) if evaluates else {}),
             }
@@ -130,10 +139,10 @@ class ForwardPasses:
 
 
 class _Hits:
-    __slots__ = ("hits", "inside", "recorded", "sizes")
+    __slots__ = ("files", "frames", "hits", "inside", "recorded", "sizes")
 
     def __init__(self) -> None:
-        self.hits = self.inside = self.recorded = 0
+        self.hits = self.inside = self.recorded = self.frames = self.files = 0
         self.sizes: Counter[tuple[int, ...]] = Counter()
 
 

@@ -23,6 +23,8 @@ Stack = tuple[tuple[int, int], ...]
 _PAUSE_S, _SHARE, _START_NS = 0.05, 0.001, 10_000_000
 # Different outermost modules that are known to train; a script with more makes them anew.
 _MOST_MODULES = 1000
+# What anomaly detection calls for each node of autograd's graph: it is no part of the stack that it formats.
+_FORMATS = "format_stack"
 # Lines below a place in which a loop is looked for.
 _MOST_BELOW = 4
 # Deeper stacks are those of a recursion; what runs is then told by the outer part.
@@ -81,6 +83,7 @@ class Sampler:
         stack: list[tuple[int, int]] = []
         modules: list[FrameType] = []
         way: list[tuple[int, int]] = []
+        above = 0  # innermost frames that are no part of the pass
         while frame is not None and len(stack) < _DEEPEST:
             key = self.codes.of(frame.f_code)
             known = self.codes.known[key]
@@ -91,11 +94,14 @@ class Sampler:
                 way = []
             elif modules and known.file and len(way) < MOST_ABOVE:
                 way.append(at)
+            if not known.file and known.function == _FORMATS:
+                above = len(stack) + 1
             stack.append(at)
             frame = frame.f_back
         stack.reverse()
         # What is read of the frames' variables goes with the frames: nothing of ours holds a tensor.
-        runs = passing(modules, way) if modules else NONE
+        files = [self.codes.known[one].code.co_filename for one, _ in stack[: len(stack) - above]] if modules else []
+        runs = passing(modules, way, files) if modules else NONE
         if runs.trains and len(self.trained) < _MOST_MODULES:
             self.trained.add(runs.trains)
         return tuple(stack), runs
