@@ -18,7 +18,7 @@ def test_frames_and_files_are_told_apart() -> None:
     whole = traceback.format_stack
 
     def counted() -> list[str]:
-        found = whole()
+        found: list[str] = whole()
         seen.append(len(found))
         return found
 
@@ -46,7 +46,8 @@ def test_a_stack_trace_for_each_parameter() -> None:
 
     def counted() -> list[str]:
         calls[0] += 1
-        return whole()
+        found: list[str] = whole()
+        return found
 
     traceback.format_stack = counted
     try:
