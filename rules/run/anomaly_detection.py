@@ -58,7 +58,7 @@ _VIEW_US = constant("calls.view_us").value
 _SHORTEST, _OP_US = 0.1, constant("calls.recorded_op_us").value
 # The node of a parameter, whose name the trace has behind that of the engine's call.
 _LEAF = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
-# What a stack trace takes beside its text: lists and texts of Python that are kept with the node, and freed with it.
+# What a stack trace takes by what capture times: functions of the script are longer, its text is kept and freed.
 _STORED = constant("anomaly.stored_per_formatted").range
 # Ops within ops share a sequence number; more of them are ops that recorded no node.
 _MOST_NESTED = 6
