@@ -58,7 +58,7 @@ class ForwardPass(msgspec.Struct, frozen=True):
     frames     on the stack, the mean;  files: that these are of
     sizes      of the first tensor that the module was given: up to eight different ones, the most frequent first
     loop       of an evaluation, the innermost loop around the call; None where unknown, or where it trains as well
-    apart      by the text, no turn of that loop needs what the call returned in an earlier turn
+    apart      by the text, no iteration of that loop needs what the call returned in an earlier one
     """
 
     place: CodePlace
