@@ -14,7 +14,7 @@ from pathlib import Path
 
 import capture_runs
 import pytest
-from capture_runs import COMMAND, FOLLOWS_HOOKED_STEPS, SCRIPTS, Done, advised, bare, capture
+from capture_runs import AS_USERS_HAVE_IT, COMMAND, FOLLOWS_HOOKED_STEPS, SCRIPTS, Done, advised, bare, capture
 from tiers import complete
 
 pytest.importorskip("torch")
@@ -24,10 +24,16 @@ pytestmark = pytest.mark.torch
 WORDS = ("-q", "--output", "x", "--help", "--", "", "a b", "--steps=3", "-m", "-c", "--quiet")
 
 
-def both(tmp_path: Path, *words: str, stdin: bytes = b"", options: tuple[str, ...] = ()) -> tuple[Done, Done]:
+def both(
+    tmp_path: Path,
+    *words: str,
+    stdin: bytes = b"",
+    options: tuple[str, ...] = (),
+    env: dict[str, str] | None = None,
+) -> tuple[Done, Done]:
     """The bare run and the run under `advisor run --quiet`, each in the same folder."""
-    plain = bare(sys.executable, *words, cwd=tmp_path, stdin=stdin)
-    return plain, advised("--quiet", *options, *words, cwd=tmp_path, stdin=stdin)
+    plain = bare(sys.executable, *words, cwd=tmp_path, stdin=stdin, env=env)
+    return plain, advised("--quiet", *options, *words, cwd=tmp_path, stdin=stdin, env=env)
 
 
 def equal(plain: Done, wrapped: Done) -> None:
@@ -195,7 +201,7 @@ def test_what_a_script_sets_before_torch_still_works(tmp_path: Path) -> None:
 def test_losses_and_weights_are_bitwise_the_same(tmp_path: Path) -> None:
     """Random numbers, shuffling, dropout and workers under seeds: every bit as in the bare run."""
     shutil.copy(SCRIPTS / "seeded.py", tmp_path)
-    plain, wrapped = both(tmp_path, "seeded.py")
+    plain, wrapped = both(tmp_path, "seeded.py", env=AS_USERS_HAVE_IT)
     equal(plain, wrapped)
     assert plain.status == 0
     assert len(plain.out.splitlines()) > 20

@@ -21,6 +21,8 @@ SCRIPTS = Path(__file__).parents[1] / "scripts"
 COMMAND = (str(Path(sys.executable).with_name("advisor")),)
 # Long enough for a loaded machine; a hang is a failure, not a wait for ever.
 LIMIT_S = 120
+# Python and torch as users have them, without what the tests' processes leave out (`children/sitecustomize.py`).
+AS_USERS_HAVE_IT = {"PYTHONPATH": ""}
 
 FOLLOWS_HOOKED_STEPS = pytest.mark.skipif(
     sys.version_info[:3] == (3, 13, 0),
