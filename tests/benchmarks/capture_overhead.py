@@ -88,6 +88,7 @@ def run(command: Sequence[str], threads: int, log: Path) -> Cost:
     """Runs to the end. Raises where it fails: what was measured would be something else."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     environment = {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # installing compiles modules: that belongs to neither
     with log.open("w") as said:
         subprocess.run(command, check=True, env=environment, stdout=said, stderr=said)
     after, ended = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()

@@ -53,13 +53,30 @@ def test_rows_cost_what_the_first_window_took() -> None:
     assert budget.rows_s(100_000) == pytest.approx(1.2 + 0.25)
 
 
+def test_a_slow_machine_takes_longer_for_what_is_not_measured() -> None:
+    """The report and its rows take twice the time there; rows of windows what the first one took. At least nothing."""
+    quick, slow = Budget(1, Clock()), Budget(1, Clock())
+    quick.gauge(0.0001)
+    slow.gauge(0.003)
+    assert quick.left_s() == Budget(1, Clock()).left_s()
+    assert FIXED_S - slow.left_s() == pytest.approx(2 * (FIXED_S - quick.left_s()))
+    assert slow.observing_s(1000) == pytest.approx(2 * quick.observing_s(1000))
+    for budget in (quick, slow):
+        budget.written(100_000, 1.2)
+    assert (quick.owed_s, slow.owed_s) == pytest.approx((0.25, 0.5))
+    slow.owed_s = 0.0
+    slow.gauge(1.0)
+    assert slow.left_s() == 0.0
+    slow.gauge()
+    assert 1.0 <= slow.slowness < 100
+
+
 def test_ranks_share_what_there_is() -> None:
     """Of 5 s on one machine each of four ranks has a quarter."""
     alone, one_of_four = (Budget(ranks, Clock()).left_s() for ranks in (1, 4))
     assert one_of_four == pytest.approx(alone / 4)
 
 
-@pytest.mark.skipif(not allocated_bytes(), reason="needs a system that says how much memory is in use")
 class Grown(Growth):
     """What a step holds that recorded so many rows in so much CPU time."""
 
@@ -85,6 +102,7 @@ def test_a_fast_forward_pass_fills_the_window_as_a_slow_one_does(took_s: float) 
     assert not costs.overflows("backward")
 
 
+@pytest.mark.skipif(not allocated_bytes(), reason="needs a system that says how much memory is in use")
 def test_rows_are_told_from_the_memory_that_they_take(tmp_path: Path) -> None:
     """Of 20,000 indexed writes: about as many as the trace has. Memory that the script takes is deducted."""
     profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import json
 import os
 import sys
 import time
@@ -39,6 +40,10 @@ _OBJECT_US, _WALK_SHARE = 0.1, 0.1
 _ROW_BYTES = 500
 # No op is faster: 480,000 rows took 0.16 s without the profiler.
 _OP_US = 0.33
+# What all of these are known for: a machine, as busy as it was, that writes and reads so many numbers as JSON in 1.5 ms
+# of a thread's CPU time (2 cores of an AMD EPYC with other work on them: 1.41 to 1.50 ms, smallest of three, n = 87 of
+# 90). Where that takes longer, all of them do.
+_NUMBERS, _NUMBERS_S = range(20_000), 0.0015
 
 
 class Budget:
@@ -53,6 +58,11 @@ class Budget:
         self.spent_s = 0.0
         self.owed_s = 0.0  # by the report, for rows that are written
         self.row_us = _ROW_US
+        self.slowness = 1.0
+
+    def gauge(self, takes_s: float | None = None) -> None:
+        """Learns how much longer what is not yet measured here takes on this machine, as busy as it is now."""
+        self.slowness = max(1.0, (_numbers_s() if takes_s is None else takes_s) / _NUMBERS_S)
 
     @contextlib.contextmanager
     def spending(self) -> Iterator[None]:
@@ -66,19 +76,20 @@ class Budget:
     def left_s(self) -> float:
         """CPU time that may still be spent."""
         own = self.now_s() - self.spent_s
-        return (FIXED_S - _RESERVED_S) / self.ranks + SHARE * own - self.spent_s - self.owed_s
+        fixed_s = max(FIXED_S - _RESERVED_S * self.slowness, 0.0)
+        return fixed_s / self.ranks + SHARE * own - self.spent_s - self.owed_s
 
     def rows_s(self, rows: float) -> float:
         """CPU time that so many rows of a window take in all."""
-        return rows * (self.row_us + _REPORT_ROW_US) / 1e6
+        return rows * (self.row_us + _REPORT_ROW_US * self.slowness) / 1e6
 
     def observing_s(self, rows: float) -> float:
         """CPU time that observing so many rows takes in all."""
-        return rows * (_OBSERVED_ROW_US + _JUDGED_ROW_US) / 1e6
+        return rows * (_OBSERVED_ROW_US + _JUDGED_ROW_US) * self.slowness / 1e6
 
     def observed(self, rows: float) -> None:
         """So many rows were observed and written down."""
-        self.owed_s += rows * _JUDGED_ROW_US / 1e6
+        self.owed_s += rows * _JUDGED_ROW_US * self.slowness / 1e6
 
     def affords(self, rows: float) -> bool:
         """Whether a window of so many rows may be opened, or go on."""
@@ -92,7 +103,17 @@ class Budget:
         """A window of so many rows was written; took_s: from its stop to its file."""
         if rows >= _FEWEST_MEASURED:
             self.row_us = took_s / rows * 1e6
-        self.owed_s += rows * _REPORT_ROW_US / 1e6
+        self.owed_s += rows * _REPORT_ROW_US * self.slowness / 1e6
+
+
+def _numbers_s() -> float:
+    """CPU time of this thread for what the machine is known by: others of the script may wait on theirs."""
+    times = []
+    for _ in range(3):
+        began = time.thread_time()
+        json.loads(json.dumps(list(_NUMBERS)))
+        times.append(time.thread_time() - began)
+    return min(times)
 
 
 class Growth:

@@ -72,6 +72,7 @@ class Window:
             return False
         self._check_disk()
         with self.costs.budget.spending():
+            self.costs.budget.gauge()
             self.profiler = self._make("profile")
             self._quietly(self.profiler.prepare_trace)
         return True
@@ -261,6 +262,7 @@ class Window:
         self.on_timed()
         if self.settings.get("lines", True):
             with self.costs.budget.spending():
+                self.costs.budget.gauge()
                 self.observing.look_ahead()
 
     def finished(self) -> None:
