@@ -51,7 +51,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves the tests marked `complete` to the complete run. What the command line names is run, whatever its mark."""
+    """Leaves the tests marked `complete` to the complete run. What the command line names is run, whatever its mark.
+
+    Files that need torch come first: the longest of them, at the end, would leave the other processes without work.
+    """
+    if config.option.minutes is None:  # which has an order of its own
+        first = {item.path for item in items if item.get_closest_marker("torch")}
+        items.sort(key=lambda item: item.path not in first)
     if config.option.complete or config.option.markexpr or names_tests(config):
         return
     left = [item for item in items if item.get_closest_marker("complete")]

@@ -48,7 +48,9 @@ def rules_in(text: str) -> frozenset[str]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Gives a test the names of the rules in its text as keywords; where it has none, those of its file."""
+    """Gives a test the names of the rules in its text as keywords, for -k; where it has none, those of its file."""
+    if not item.config.option.keyword:
+        return
     if not isinstance(item, pytest.Function) or "rule" in item.fixturenames:  # those carry it in their own name
         return
     item.extra_keyword_matches.update(rules_of(item.function, item.path))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 Row = dict[str, Any]
@@ -170,9 +171,8 @@ def text(events: list[Row], head: dict[str, Any] | None = None, tail: dict[str, 
 
 
 def _event(row: Row) -> str:
-    args = row.get("args")
-    fields = ", ".join(f'"{key}": {json.dumps(value)}' for key, value in row.items() if key != "args")
-    more = "" if "args" not in row else f',\n    "args": {json.dumps(args)}'
+    fields = json.dumps({key: value for key, value in row.items() if key != "args"})[1:-1]
+    more = "" if "args" not in row else f',\n    "args": {json.dumps(row["args"])}'
     return f"\n  {{\n    {fields}{more}\n  }}"
 
 
@@ -191,6 +191,7 @@ class Variant:
     check: Callable[[Any], bool] | None = None
 
 
+@cache
 def good() -> str:
     """The sound trace that the variants are made from: 6 steps."""
     return text(rows())

@@ -156,7 +156,7 @@ def test_inference_is_not_called_training(loop: Loop) -> None:
 
 
 def test_unprofiled_times_agree_with_the_scripts_own_clock(tmp_path: Path) -> None:
-    """The script times its steps itself; the distribution beside the profiled one is the same within a part."""
+    """The script times its steps itself: nine in ten of those that capture times are among them, within 2 %."""
     script = tmp_path / "timed.py"
     script.write_text(
         "import json, sys, time\nimport torch\ntorch.set_num_threads(1)\n"
@@ -171,8 +171,9 @@ def test_unprofiled_times_agree_with_the_scripts_own_clock(tmp_path: Path) -> No
     own_us = [1e6 * one for one in json.loads(done.out)]
     seen_us = done.rank["steps"]["unprofiled_us"]
     assert len(seen_us) > 30
-    # A loaded machine stretches single steps, the same ones on both clocks: medians of the same steps are compared.
-    assert statistics.median(seen_us) == pytest.approx(statistics.median(own_us), rel=0.1)
+    # A loaded machine stretches single steps, the same ones on both clocks; which of the script's are seen is not said.
+    agree = [min(abs(seen - own) for own in own_us) < 0.02 * seen for seen in seen_us]
+    assert sum(agree) > 0.9 * len(agree)
 
 
 @pytest.mark.complete
