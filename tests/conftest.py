@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# The same examples in every run: a test that fails for one commit in a hundred says nothing about that commit.
-settings.register_profile("same-every-time", derandomize=True, deadline=None)
+# The same examples in every run: a test that fails for one commit in a hundred says nothing about that commit. Nor does
+# one that fails because other work keeps the machine busy while its examples are drawn.
+settings.register_profile(
+    "same-every-time", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("same-every-time")
 
 pytest_plugins = ["bounded_run", "written_files"]
