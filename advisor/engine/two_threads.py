@@ -1,7 +1,7 @@
 """The rules of one large trace, with the analyses they need, shared out among two threads.
 
 Most of an analysis' time is spent inside numpy, which lets the other thread run meanwhile. Without it a trace of 1 GB
-takes 2.8 s of wall time instead of 2.3, for 6 % less CPU time (tests/benchmarks/reading.py).
+takes 2.8 s of wall time instead of 2.3, for 6 % less CPU time (tests/benchmarks/reading/reading.py).
 """
 
 from __future__ import annotations

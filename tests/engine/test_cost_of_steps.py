@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from benchmarks import made_traces
+from benchmarks.reading import made_traces
 
 from advisor.computed import Computed
 from advisor.engine.ask_rules import apply, of_job

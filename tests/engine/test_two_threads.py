@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from benchmarks import made_traces
+from benchmarks.reading import made_traces
 
 from advisor.computed import Computed, Missing
 from advisor.engine import two_threads

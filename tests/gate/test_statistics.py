@@ -159,7 +159,7 @@ def test_hopeless_noise_stops_after_the_self_test() -> None:
 @pytest.fixture(scope="module")
 def simulation() -> ModuleType:
     """The simulator of the benchmarks."""
-    path = Path(__file__).parents[1] / "benchmarks" / "gate_simulation.py"
+    path = Path(__file__).parents[1] / "benchmarks" / "gate" / "gate_simulation.py"
     spec = importlib.util.spec_from_file_location("gate_simulation", path)
     assert spec
     assert spec.loader

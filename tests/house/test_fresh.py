@@ -58,7 +58,7 @@ def test_no_script_knows_of_profilers_or_of_us() -> None:
 @pytest.mark.torch
 @pytest.mark.complete  # some 25 scripts, each started, trained for two steps and ended
 def test_every_fourth_script_of_one_process_trains() -> None:
-    """They are a hundred, of which the benchmark runs all to their end: tests/benchmarks/fresh.py."""
+    """They are a hundred, of which the benchmark runs all to their end: tests/benchmarks/pairs/fresh.py."""
     pytest.importorskip("torch")
     pytest.importorskip("torchvision")
     scripts = [

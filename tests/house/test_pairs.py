@@ -78,7 +78,7 @@ NO_BFLOAT16 = "could not create a primitive descriptor for the LSTM"
 @pytest.mark.torch
 @pytest.mark.complete  # some 50 scripts, each started, trained for two steps and ended
 def test_every_eighth_script_trains() -> None:
-    """They are 370, of which the benchmark runs all to their end: tests/benchmarks/pairs.py."""
+    """They are 370, of which the benchmark runs all to their end: tests/benchmarks/pairs/pairs.py."""
     pytest.importorskip("torch")
     pytest.importorskip("torchvision")
     alone = [path for path in SCRIPTS if FAULTS.get(path.parent.name, {}).get("launcher") != "torchrun"][::8]
@@ -94,9 +94,10 @@ def test_every_eighth_script_trains() -> None:
 def test_pairs_of_two_ranks_train(name: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    timer = str(BENCHMARKS / "pairs" / "step_times.py")
     for script in ("slow.py", "fixed.py"):
         out = tmp_path / f"{script}.json"
-        words = [str(BENCHMARKS / "step_times.py"), "--steps", "1", str(out), str(SAMPLES / "pairs" / name / script)]
+        words = [timer, "--steps", "1", str(out), str(SAMPLES / "pairs" / name / script)]
         done = subprocess.run(
             [*launcher, *words],
             check=False,

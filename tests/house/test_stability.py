@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks" / "pairs"
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from benchmarks.drawn_jobs.runtime import Runtime
-from benchmarks.drawn_jobs.seventh_set import JOBS, Job, adamw, backward, block, run
+from benchmarks.gpu.drawn_jobs.runtime import Runtime
+from benchmarks.gpu.drawn_jobs.seventh_set import JOBS, Job, adamw, backward, block, run
 from drawn_loops import found, report
 
 from advisor.model import Report

@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from benchmarks.drawn_jobs import kineto
-from benchmarks.drawn_jobs.kineto import Kineto
-from benchmarks.drawn_jobs.layers import VECTOR
-from benchmarks.drawn_jobs.tenth_set import JOBS, run
+from benchmarks.gpu.drawn_jobs import kineto
+from benchmarks.gpu.drawn_jobs.kineto import Kineto
+from benchmarks.gpu.drawn_jobs.layers import VECTOR
+from benchmarks.gpu.drawn_jobs.tenth_set import JOBS, run
 from drawn_loops import found, report
 
 from advisor.model import Finding, Report

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from benchmarks.drawn_jobs.ninth_set import JOBS, run
+from benchmarks.gpu.drawn_jobs.ninth_set import JOBS, run
 from drawn_loops import found, report
 
 from advisor.model import Finding, Report

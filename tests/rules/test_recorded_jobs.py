@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from benchmarks.drawn_jobs.eighth_set import JOBS, Recording, run
-from benchmarks.drawn_jobs.eighth_set_ranks import accumulated
-from benchmarks.drawn_jobs.recorded import Recorded
-from benchmarks.drawn_jobs.seventh_set import adamw
+from benchmarks.gpu.drawn_jobs.eighth_set import JOBS, Recording, run
+from benchmarks.gpu.drawn_jobs.eighth_set_ranks import accumulated
+from benchmarks.gpu.drawn_jobs.recorded import Recorded
+from benchmarks.gpu.drawn_jobs.seventh_set import adamw
 from drawn_loops import found, report
 
 from advisor.analyses.costs.replay import Replay

@@ -1,4 +1,4 @@
-"""Modules of tests/benchmarks, which is no package, and scripts that are run for a few steps."""
+"""Modules of the rooms of tests/benchmarks, which are no packages, and scripts that are run for a few steps."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
 def benchmark(name: str) -> ModuleType:
-    """One of them, by name; they find each other while it is loaded."""
-    sys.path.insert(0, str(BENCHMARKS))
+    """One of them, by name; those of its room find each other while it is loaded."""
+    (file,) = BENCHMARKS.glob(f"*/{name}.py")
+    room = str(file.parent)
+    sys.path.insert(0, room)
     try:
-        spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+        spec = importlib.util.spec_from_file_location(name, file)
         assert spec
         assert spec.loader
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     finally:
-        sys.path.remove(str(BENCHMARKS))
+        sys.path.remove(room)
     return module
 
 
@@ -51,7 +53,7 @@ print(json.dumps(seen))
 def steps_made(scripts: Sequence[Path], steps: int) -> dict[str, int | str]:
     """How many optimizer steps each script made, ended after so many; or how it failed."""
     done = subprocess.run(
-        [sys.executable, "-c", RUN_ALL, str(BENCHMARKS), str(steps), *map(str, scripts)],
+        [sys.executable, "-c", RUN_ALL, str(BENCHMARKS / "pairs"), str(steps), *map(str, scripts)],
         capture_output=True,
         text=True,
         timeout=1500,  # a hang: on a busy machine each script takes several times as long

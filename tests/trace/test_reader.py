@@ -12,7 +12,7 @@ from typing import Any
 import kineto_dialects as made
 import numpy as np
 import pytest
-from benchmarks import made_traces
+from benchmarks.reading import made_traces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

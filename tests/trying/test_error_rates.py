@@ -49,7 +49,7 @@ def any_win(draw: Callable[..., Iterator[float]], sigma: float, tests: int, rng:
 @pytest.mark.parametrize("draw", [gaussian, heavy, two_values])
 @pytest.mark.parametrize("tests", [1, 6])
 def test_few_sessions_on_equal_code_name_a_winner(draw: Callable[..., Iterator[float]], tests: int) -> None:
-    """`tests/benchmarks/try_simulation.py` runs more of them; here the rate only has to be far from a wrong one."""
+    """`benchmarks/trying/try_simulation.py` runs more of them; here the rate only has to be far from a wrong one."""
     rng = np.random.default_rng([tests, len(draw.__name__)])
     wins = sum(any_win(draw, 0.05, tests, rng) for _ in range(120))
     assert wins <= 12  # 5 % of 120 are 6; twelve or more have a chance below 2 %

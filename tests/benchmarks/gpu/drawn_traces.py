@@ -1,0 +1,40 @@
+"""What is said of the drawn jobs of `drawn_jobs/`, beside what the same jobs take without their faults.
+
+    python tests/benchmarks/gpu/drawn_traces.py [NAME …]
+
+Nothing of this was measured on a GPU.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "support")]
+
+from drawn_jobs import eighth_set, ninth_set, seventh_set, tenth_set  # noqa: E402
+from drawn_loops import report  # noqa: E402
+
+_SETS = (seventh_set, eighth_set, ninth_set, tenth_set)
+
+
+def main() -> int:
+    """The command."""
+    for drawn, job in ((kept, job) for kept in _SETS for job in kept.JOBS):
+        if sys.argv[1:] and job.name not in sys.argv[1:]:
+            continue
+        slow, fast = drawn.run(job), drawn.run(job, fixed=True)
+        told = report(slow.trace())
+        gain = (slow.step_us() - fast.step_us()) / 1e3
+        print(f"\n{job.name}: {job.truth}; {slow.step_us() / 1e3:.2f} ms, {gain:.2f} of it to gain", job.rules)
+        shares = {item.id: round(item.share, 3) for item in told.breakdown if item.share > 0.005}
+        print(f"  told: a step of {(told.step_us or 0) / 1e3:.2f} ms, {told.steps.count} steps, {shares}")
+        print("  notes:", ", ".join(item.id for item in told.health))
+        for outcome, finding in told.findings():
+            saving = finding.saving and f"{finding.saving.low_us / 1e3:.2f} to {finding.saving.high_us / 1e3:.2f} ms"
+            print(f"  - {outcome.rule}: {finding.message} [{saving}] {finding.fix.title if finding.fix else ''}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
