@@ -28,7 +28,7 @@ TIMED = [
     ("Adagrad", 150, 200, 1_655, 526),
     ("Adagrad", 12, 500_000, 12_177, 5_152),
 ]
-# The same on an EPYC, torch 2.14, 7 to 300 steps beside other processes: tests/benchmarks/optimizer_steps.py.
+# The same on an EPYC, torch 2.14, 7 to 300 steps beside other processes: tests/benchmarks/costs/optimizer_steps.py.
 ON_EPYC = [
     ("Adam", 10, 1_000, 208, 86),
     ("Adam", 10, 10_000, 311, 135),

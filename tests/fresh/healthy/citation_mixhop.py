@@ -21,8 +21,8 @@ def write_graph(path, papers, topics, degree, words, seed):
     target = rng.integers(0, papers, papers * degree)
     alike = rng.random(len(source)) < 0.7
     target[alike] = [rng.choice(by_topic[t]) for t in topic[source[alike]]]
-    profile = rng.random((topics, words)) < 0.06
-    features = (rng.random((papers, words)) < 0.01) | (profile[topic] & (rng.random((papers, words)) < 0.15))
+    typical = rng.random((topics, words)) < 0.06
+    features = (rng.random((papers, words)) < 0.01) | (typical[topic] & (rng.random((papers, words)) < 0.15))
     np.savez(path, edges=np.stack([source, target]), features=features, topic=topic)
 
 

@@ -16,6 +16,7 @@ def last_name(node: ast.AST) -> str:
 
 
 def is_true(node: ast.AST) -> bool:
+    """Whether it is the constant True."""
     return isinstance(node, ast.Constant) and node.value is True
 
 

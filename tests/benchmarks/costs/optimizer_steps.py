@@ -1,7 +1,7 @@
 """What a step of an optimizer costs on one core of a CPU: op by op, in lists, and fused.
 
-    OMP_NUM_THREADS=1 python tests/benchmarks/optimizer_steps.py            every class and size, as a table
-    OMP_NUM_THREADS=1 python tests/benchmarks/optimizer_steps.py --only Adam --seconds 1
+    OMP_NUM_THREADS=1 python tests/benchmarks/costs/optimizer_steps.py            every class and size, as a table
+    OMP_NUM_THREADS=1 python tests/benchmarks/costs/optimizer_steps.py --only Adam --seconds 1
 
 The three forms take turns within a round, so that what else runs on the machine meets all of them, and each step is
 timed by the CPU time of its thread. Before a timed step either nothing runs ("warm") or work that leaves nothing of

@@ -1,6 +1,6 @@
 """What a stack trace costs that anomaly detection stores in a step, by what capture's timing says of as long a stack.
 
-`python tests/benchmarks/stack_traces.py`: three models, as they are and inside of more modules, in CPU time.
+`python tests/benchmarks/costs/stack_traces.py`: three models, as they are and inside of more modules, in CPU time.
 """
 
 from __future__ import annotations
