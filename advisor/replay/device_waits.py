@@ -23,6 +23,8 @@ _CLOCK_NS = 5_000
 _AT_ONCE_NS = 1_000
 # What begins this soon after the end of work on another stream was waiting for it.
 _COINCIDENCE_NS = 30_000
+# Before and after any instant of a window.
+_EVER = 1 << 60
 # A queue of fewer launches than this is never full on known devices (CUDA: 1,024; it shows 1,022 in traces).
 _SMALLEST_QUEUE = 256
 # A full queue is met again and again, at a depth that varies by a launch or two, in calls that take longer than others.
@@ -124,7 +126,7 @@ def stream_waits(trace: Trace, queues: Queues, window: tuple[int, int]) -> Strea
     calls, waiting = calls[waiting >= 0], waiting[waiting >= 0]
     target = queues.first_after_each(calls, waiting)
     inside, called = target >= 0, events.start_ns[calls] - opens
-    inferred = set(_coincidences(queues))
+    inferred: set[tuple[int, int]] = set()
     across: list[tuple[int, int]] = []
     for queue in queues.all():
         before = queues.last_before_each(queue, called)
@@ -137,6 +139,7 @@ def stream_waits(trace: Trace, queues: Queues, window: tuple[int, int]) -> Strea
         # When the target of a wait at the window's end begins is not seen: streams that waited for each other will.
         left = ~inside & (before >= 0) & np.isin(waiting, waiting[found])
         across += zip(before[left].tolist(), waiting[left].tolist(), strict=True)
+    inferred.update(_coincidences(events, queues, opens, stated | inferred))
     inferred -= stated
     pairs = np.array(sorted(stated | inferred), np.int64).reshape(-1, 2)
     return StreamWaits(pairs[:, 0], pairs[:, 1], len(inferred), tuple(across))
@@ -157,20 +160,31 @@ def _stated_waits(events: Events, queues: Queues, window: tuple[int, int]) -> tu
     return pairs, calls
 
 
-def _coincidences(queues: Queues) -> Iterator[tuple[int, int]]:
-    """Work without a launch in the window that began right after work of another stream ended while its own was idle.
+def _coincidences(events: Events, queues: Queues, opens: int, known: set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Work that began right after work of another stream ended, though its own was idle and nothing known held it.
 
-    The call that made it wait was not recorded; that it began within microseconds of that end is all that tells.
+    The call that made it wait was not recorded, names no stream, or stood before other launches; branches of a CUDA
+    graph have none. That it began within microseconds of that end is all that tells. An event was recorded before the
+    work that waits for it was launched, and so was what the event stands for.
+    known: pairs (source, target) of other waits
     """
     work = queues.work
-    previous_end = work.previous_end
-    alone = (work.launch < 0) & (work.start - previous_end > _COINCIDENCE_NS) & ~work.first
-    for target in np.flatnonzero(alone).tolist():
-        start = int(work.start[target])
-        for queue in queues.all():
-            source = queues.last_done(queue, start + _AT_ONCE_NS) if queue != work.queue[target] else -1
-            if source >= 0 and queues.end[source] > max(previous_end[target], start - _COINCIDENCE_NS):
-                yield source, target
+    linked = work.launch >= 0
+    call = np.maximum(work.launch, 0)
+    called = np.where(linked, events.start_ns[call] - opens, _EVER)
+    held = np.maximum(work.previous_end, np.where(linked, events.end_ns[call] - opens, -_EVER))
+    if known:
+        pairs = np.array(list(known), np.int64)
+        np.maximum.at(held, pairs[:, 1], queues.end[pairs[:, 0]])
+    alone = (work.start - held > _COINCIDENCE_NS) & (linked | ~work.first)
+    targets = np.flatnonzero(alone)
+    for queue in queues.all():
+        source = queues.last_done_each(queue, work.start[targets] + _AT_ONCE_NS)
+        at = np.maximum(source, 0)
+        began = queues.end[at] > np.maximum(held[targets], work.start[targets] - _COINCIDENCE_NS)
+        before = ~linked[at] | (called[at] <= called[targets])
+        found = (source >= 0) & (work.queue[targets] != queue) & began & before
+        yield from zip(source[found].tolist(), targets[found].tolist(), strict=True)
 
 
 class FullQueue(Struct, frozen=True):

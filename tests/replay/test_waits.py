@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from replay_drawings import about, drawn, host, work
+from replay_drawings import about, drawn, host, replayed, work
 
 from advisor.api import (
     D2H_PAGEABLE,
@@ -13,6 +13,7 @@ from advisor.api import (
     ITEM,
     SYNC,
     Ev,
+    draw,
 )
 from advisor.replay.edits import fuse, move, remove, remove_time, scale, unsync
 from advisor.trace.intervals import union
@@ -171,6 +172,53 @@ def test_a_wait_for_another_stream_is_no_delay_of_launches() -> None:
     _, replay = drawn("\n".join(lanes), us=50, **words)
     assert replay.plan.graph.delays.launch < 20_000
     assert replay.error_share < 0.01
+
+
+def test_work_that_waited_for_no_recorded_reason_waited_for_what_ended_as_it_began() -> None:
+    # K runs 0-600; L, launched at 450, begins as K ends, though stream 8 is empty and no call asked it to wait, as
+    # branches of a CUDA graph: 600-800. The synchronisation waits from 500 until 800; 200 µs of Python: 1,000 a step.
+    # K at half: L runs from its launch, 457-657; the synchronisation returns at 657: 857 a step.
+    trace, replay = drawn(
+        """
+        step   [1                 ][2                 ]
+        cpu    [F   ]   [G ][S ]   [F   ]   [G ][S ]
+        gpu 7  [K         ]        [K         ]
+        gpu 8              [L ]                [L ]
+        """,
+        us=50,
+        F=FORWARD,
+        G=FORWARD,
+        S=SYNC,
+        K=GEMM,
+        L=ELSEWHERE,
+    )
+    assert replay.error_share < 0.01
+    assert replay.step_us == about(1000)
+    assert any("inferred" in note for note in replay.notes)
+    assert replay.step_after_us(scale(work(trace, "sgemm"), 0.5)) == about(857, 50)
+
+
+def test_work_launched_later_was_not_waited_for() -> None:
+    # The first op of a step launches L, the second K: L runs late for a reason of its own, as no event recorded
+    # before it stands for K.
+    known = draw(
+        """
+        step   [1                 ][2                 ]
+        cpu    [F]  [F ]   [S   ]  [F]  [F ]   [S   ]
+        gpu 7       [K    ]             [K    ]
+        gpu 8              [L ]                [L ]
+        """,
+        us=50,
+        F=FORWARD,
+        S=SYNC,
+        K=GEMM,
+        L=ELSEWHERE,
+    )
+    kernels = [row["args"] for row in known["traceEvents"] if row.get("cat") == "kernel"]
+    for one, other in zip(kernels[0::2], kernels[1::2], strict=True):
+        one["correlation"], other["correlation"] = other["correlation"], one["correlation"]
+    _, replay = replayed(known)
+    assert not replay.notes
 
 
 def test_an_event_synchronisation_waits_for_what_ended_before_it_returned() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from benchmarks.gpu.drawn_jobs.runtime import Runtime
+from benchmarks.gpu.drawn_jobs.runtime import MAIN, Runtime
 from benchmarks.gpu.drawn_jobs.seventh_set import JOBS, Job, adamw, backward, block, run
 from drawn_loops import found, report
 
@@ -99,6 +99,36 @@ def test_checkpointed_blocks_are_no_evaluation() -> None:
     (finding,) = found(said, "recomputed-activations")
     assert finding.saving is not None
     assert 0.8 * (step_us - usual_us) < finding.saving.high_us <= step_us - usual_us
+
+
+def test_gathers_that_wait_without_a_recorded_call_are_replayed() -> None:
+    """The stream of the gathers waits for the layer before; no call in the drawing says so."""
+    said, step_us, usual_us = told("gathered")
+    assert said.replay is not None
+    assert said.replay.error_share < 0.01
+    (finding,) = found(said, "exposed-communication")
+    assert finding.saving is not None
+    assert finding.saving.high_us == pytest.approx(step_us - usual_us, rel=0.05)
+
+
+def test_no_model_promises_anything_where_the_replay_misses() -> None:
+    """Another process has the GPU for 3 ms before each block, which no row shows; copies wait for each kernel."""
+
+    def step(rt: Runtime, _: bool) -> None:
+        for _ in range(16):
+            rt.free[MAIN] = max(rt.free[MAIN], rt.now) + 3_000
+            block(rt, 0, 500)
+        for _ in range(8):
+            with rt.span("aten::to"), rt.span("aten::copy_"):
+                rt.copy(50_000_000, "DtoH", "Pageable")
+        rt.host(2_000)
+
+    said = drawn(step)
+    assert said.replay is not None
+    assert said.replay.error_share > 0.05
+    findings = [finding for _, finding in said.findings()]
+    assert findings
+    assert all(finding.saving is None or finding.saving.basis != "modelled" for finding in findings)
 
 
 @pytest.mark.parametrize("name", ["evaluated", "denoised", "rescaled"])
