@@ -30,6 +30,7 @@ from advisor.engine import (
     merge,
     one_odd_step,
     severity,
+    told_once,
     two_threads,
     unsteady,
     waiting_ranks,
@@ -232,6 +233,7 @@ def reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence
     )
     if replay is not None and not replay.trusted and breakdown is not None and breakdown.on_device:
         outcomes = tuple(map(diagnosis.without_models, outcomes))
+    outcomes = told_once.idle_once(outcomes, replay, scale.step_us)
     replayed = _replayed_together(replay, outcomes)
     watched = computed.find(WatchedRun)
     lines = computed.find(LineShares) or computed.find(DeviceLineShares)

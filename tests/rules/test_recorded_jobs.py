@@ -70,9 +70,9 @@ def test_regions_between_which_the_device_idles_come_before_a_read_worth_less() 
     said, _, _ = told("broken")
     pieces, read = only(said, "compiled-pieces"), only(said, "sync-in-loop")
     assert pieces.saving is not None
-    assert read.saving is not None
     assert pieces.measured_us is not None
-    assert pieces.saving.high_us > read.saving.high_us
+    assert read.saving is None
+    assert "compiled-pieces" in read.facts["saving"]
 
 
 @pytest.mark.parametrize("name", [job.name for job in JOBS if job.truth.startswith("nothing")])

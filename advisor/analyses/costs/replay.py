@@ -167,6 +167,13 @@ class Replay(Struct, frozen=True, eq=False):
         ends = [1 + (share - 1) * (1 + sign * error) for share in shares for sign in (-1, 1)]
         return max(min(ends), 0.0) * step, max(ends) * step
 
+    def most_us(self, edits: Sequence[Edit]) -> float:
+        """The most that these edits save together, if what they move elsewhere is done in time there."""
+        after = self.editor.apply(self.hypotheses, edits)
+        pairs = zip(self.before_ns, (step_ns(self.plan, weights) for weights in after.weights), strict=True)
+        share = max((1 - then / before for before, then in pairs if before > 0), default=0.0) * self.part.rarer(edits)
+        return min(max(share, 0.0) * (1 + min(self.error_share, 1.0)), 1.0) * self.scale.step_us
+
     def _after_ns(self, edits: Sequence[Edit]) -> list[float]:
         """The step with the edits under each hypothesis about the profiler's own cost."""
         after = self.editor.apply(self.hypotheses, edits)

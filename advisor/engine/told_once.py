@@ -1,0 +1,87 @@
+"""Idle time of a device that several fixes would save belongs to one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from advisor.analyses.costs.replay import Replay, ReplayedSaving
+from advisor.model import Finding, Outcome, finding_order
+from advisor.model.savings import NOTHING_SHARE
+
+# Two replays of one graph settle to a part in ten thousand of the step each.
+_ALIKE_SHARE = 0.001
+_Place = tuple[int, int]
+
+
+def idle_once(outcomes: Sequence[Outcome], replay: Replay | None, step_us: float) -> tuple[Outcome, ...]:
+    """The outcomes with savings of idle time that add up: each has what it saves beside those before it.
+
+    Either of two changes may save the same idle time: a wait that goes lets the host do its work ahead, or that
+    work goes. It counts with the change that is certain, or saves most; fusions come last, that of most launches after
+    all others, and rules that nothing has confirmed behind those. What has nothing left keeps its diagnosis without a
+    number.
+    """
+    if replay is None:
+        return tuple(outcomes)
+    told = dict(_divided(_of_idle(outcomes, step_us), replay, step_us))
+    return tuple(
+        replace(outcome, findings=tuple(told.get((at, n), finding) for n, finding in enumerate(outcome.findings)))
+        if any(place[0] == at for place in told)
+        else outcome
+        for at, outcome in enumerate(outcomes)
+    )
+
+
+def _of_idle(outcomes: Sequence[Outcome], step_us: float) -> list[tuple[_Place, str, Finding]]:
+    """Findings with a replayed saving of idle time, in the order in which they count."""
+    found = [
+        ((not outcome.confirmed, _fused(finding), finding_order(outcome.rule, finding, step_us)), (at, n))
+        for at, outcome in enumerate(outcomes)
+        for n, finding in enumerate(outcome.findings)
+        if isinstance(finding.saving, ReplayedSaving) and finding.recoverable and _idle(finding)
+    ]
+    return [((at, n), outcomes[at].rule, outcomes[at].findings[n]) for _, (at, n) in sorted(found)]
+
+
+def _divided(
+    found: Sequence[tuple[_Place, str, Finding]], replay: Replay, step_us: float
+) -> Iterator[tuple[_Place, Finding]]:
+    """Those that save less beside the ones before, with what is left to them."""
+    before: list[tuple[str, Finding, ReplayedSaving]] = []
+    for place, rule, finding in found:
+        saving = finding.saving
+        assert isinstance(saving, ReplayedSaving)
+        rivals = [one for one in before if _compete(one[1], finding)]
+        if rivals:
+            edits = [edit for _, _, other in rivals for edit in other.edits]
+            # What was told may be less than what a replay gives: findings are limited to what they claim.
+            left_us = replay.most_us([*edits, *saving.edits]) - sum(other.high_us for _, _, other in rivals)
+            if left_us < saving.high_us - _ALIKE_SHARE * step_us:
+                saving = replace(saving, low_us=min(saving.low_us, max(left_us, 0.0)), high_us=max(left_us, 0.0))
+                yield place, _less(finding, saving, rivals[0][0], step_us)
+        before.append((rule, finding, saving))
+
+
+def _idle(finding: Finding) -> bool:
+    """Whether it saves idle time alone, or does not say what: where kernels shrink, what is idle changes with them."""
+    return all(claim.startswith("idle_") for claim in finding.claims)
+
+
+def _compete(one: Finding, other: Finding) -> bool:
+    """Whether both may shrink the same idle time; what claims nothing may shrink any."""
+    return not one.claims or not other.claims or bool(set(one.claims) & set(other.claims))
+
+
+def _fused(finding: Finding) -> int:
+    """How many rows it launches at once: what does that to all of them saves whatever launches cost."""
+    edits = finding.saving.edits if isinstance(finding.saving, ReplayedSaving) else ()
+    return sum(len(edit.rows) for edit in edits if edit.what == "fuse")
+
+
+def _less(finding: Finding, left: ReplayedSaving, rival: str, step_us: float) -> Finding:
+    if left.high_us < NOTHING_SHARE * step_us:
+        why = f"no number: `{rival}` saves the same idle time; either change does"
+        return replace(finding, saving=None, facts={**finding.facts, "saving": why})
+    how = f"{left.how}; without what `{rival}` saves of the same idle time"
+    return replace(finding, saving=replace(left, how=how))
