@@ -181,7 +181,7 @@ JOBS = (
               silent=("fp32-matmul",)),
     Recording("cautious", kineto.H100, cautious, "an optimizer's loop over parameters", ("unfused-optimizer",), 5,
               silent=("small-batch",)),
-    Recording("experts", kineto.MI300X, experts, "the host reads the tokens of each expert", ("sync-in-loop",), 5,
+    Recording("sought_experts", kineto.MI300X, experts, "the host reads the tokens of each expert", ("sync-in-loop",), 5,
               rocm=True, silent=("every N steps",)),
     Recording("compiled", kineto.A100, compiled, "nothing: nanoGPT in DDP", (), 5, silent=("exposed-communication",)),
     Recording("prefetched", kineto.L4, lambda rt, fixed: images(rt, True), "nothing: timm as it is", (), 6),
