@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.model import Finding, Outcome
@@ -16,9 +18,11 @@ _FAR_MORE = 2.0
 
 def parts_of_it(steps: Steps, breakdown: Breakdown | None) -> frozenset[str]:
     """Waits of the device that lie mostly in the odd step: more than in all others, and far more than in each."""
-    if steps.odd is None or breakdown is None or steps.is_ahead:
+    if steps.odd is None or breakdown is None:
         return frozenset()
-    span = steps.spans[steps.odd : steps.odd + 1]
+    # Where the host is ahead, the device does a step's work up to the end of the next one.
+    last = min(steps.odd + steps.is_ahead, steps.count - 1)
+    span = np.array([[steps.spans[steps.odd, 0], steps.spans[last, 1]]])
     found = set()
     for part, spans in breakdown.intervals.items():
         mine, others = total(intersect(spans, span)), total(spans) - total(intersect(spans, span))

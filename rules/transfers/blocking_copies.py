@@ -63,6 +63,8 @@ from ._round_trips import OFFLOADED, round_trip
 
 # Copies up to 64 KB take about as long as the launch itself; waiting for them is a matter of syncs, not of copying.
 _SMALL_BYTES = 64 << 10
+# Of fewer steps one may stand for every second.
+_SEVERAL = 4
 # A loop that copies ahead is some lines of code: not worth it below 3 % of the step.
 _IN_LINE = 0.03
 _PREFETCH = Fix(
@@ -92,13 +94,21 @@ def check(
     for site in copies.blocking:
         # A copy takes as long without the profiler, as does the host's wait for it.
         cost_us = min(site.us * price.ops.longer, site.blocked_us * price.ops.longer, bound_us)
-        if _ours(site) and cost_us >= min_share * steps.step_us:
+        if _ours(site) and cost_us >= min_share * steps.step_us and not _in_one_step(site, price):
             saving = _saving(site, cost_us, price)
             if saving.high_us >= min_share * scale.step_us:
                 yield _finding(site, cost_us, saving, price)
     found = _in_line(copies, price, _IN_LINE * steps.step_us)
     if found:
         yield found
+
+
+def _in_one_step(site: CopySite, price: Price) -> bool:
+    """Whether one of several steps makes all of them, as for a checkpoint: no step usually does."""
+    steps, launch = price.ops.steps, price.ops.links.launch
+    rows = np.array(site.rows, np.int64)
+    called_ns = price.ops.events.start_ns[np.where(launch[rows] >= 0, launch[rows], rows)]
+    return steps.count >= _SEVERAL and len(np.unique(steps.step_of(called_ns))) == 1
 
 
 def _in_line(copies: Copies, price: Price, least_us: float) -> Finding | None:

@@ -143,7 +143,7 @@ def test_a_loop_of_pytorchs_own_update_has(name: str, fix: str) -> None:
 
 
 def test_what_waits_of_experts_cost_beyond_the_idle_time_after_them() -> None:
-    said, gain_us = told("sought_experts")
+    said, gain_us = told("looped_experts")
     finding = only(said, "sync-in-loop")
     assert finding.saving is not None
     assert 0.75 * gain_us < finding.saving.high_us < 1.1 * gain_us
