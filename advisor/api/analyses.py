@@ -86,6 +86,7 @@ from advisor.analyses.work.operands import (
     shapes_in,
     sizes,
 )
+from advisor.analyses.work.timing_runs import TimingRuns
 from advisor.computed import Missing
 from advisor.ranks.matching import Meetings
 from advisor.ranks.point_to_point import Passes
@@ -188,6 +189,7 @@ __all__ = [
     "SyncSite",
     "Syncs",
     "ThreadUse",
+    "TimingRuns",
     "Trace",
     "Training",
     "Unfollowed",

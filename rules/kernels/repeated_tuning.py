@@ -1,8 +1,9 @@
 """cuDNN benchmarks convolutions repeatedly because shapes change.
 
 ## What it looks at
-Convolutions on an NVIDIA device with `torch.backends.cudnn.benchmark` on, as capture recorded it, whose shapes differ
-from step to step: calls that launch four times as many kernels as most convolutions do.
+Convolutions on an NVIDIA device whose shapes differ from step to step: calls inside which the host waits for events, as
+it reads how long each algorithm took; or, with `torch.backends.cudnn.benchmark` on as capture recorded it, calls that
+launch four times as many kernels as most convolutions do.
 
 ## Why it costs time
 With `benchmark`, cuDNN times its algorithms for each shape that it has not seen, and keeps the fastest. Shapes that
@@ -19,6 +20,7 @@ The first steps, and a small number of shapes, all of which will soon have been 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +28,6 @@ import numpy.typing as npt
 from advisor.api import (
     SYNC,
     Category,
-    Device,
     Drawing,
     Ev,
     Example,
@@ -38,6 +39,7 @@ from advisor.api import (
     Nesting,
     Price,
     Settings,
+    TimingRuns,
     Trace,
     Treatment,
     draw,
@@ -51,46 +53,48 @@ Ints = npt.NDArray[np.int64]
 _CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
 # A convolution is one to three kernels with its transposes; cuDNN has seven algorithms and more to try.
 _TRIES = 4
+# Those of the first step may be the only ones.
+_STEPS_THAT_TIME = 2
 
 
 def check(
     price: Price,
-    device: Device,
-    settings: Settings,
+    timing: TimingRuns,
+    settings: Settings | None,
     lines: Lines | None,
     *,
     min_share: float = 0.03,  # of the step: one setting, but it slows down shapes that do recur
 ) -> Iterator[Finding]:
-    if settings.cudnn_benchmark is None:
-        raise Missing("whether cudnn.benchmark was on was not recorded")
-    if not settings.cudnn_benchmark or device.kind != "cuda":
+    recorded, on = price.ops, settings.cudnn_benchmark if settings else None
+    if on is False or recorded.device.kind != "cuda":
         return
-    recorded = price.ops
-    found = _tried_anew(recorded.trace, recorded.nesting, recorded.links)
+    found = _timed(timing, price)
+    if found is None and on is None:
+        raise Missing("whether cudnn.benchmark was on was not recorded")
+    found = found or _tried_anew(recorded.trace, recorded.nesting, recorded.links)
     if found is None:
         return
-    events = recorded.events
-    tried, mine, usual = found
-    factor = usual * len(tried) / len(mine)
-    spent_us = recorded.us(mine)
-    how = "high: the kernels beyond the usual number, if all of a call take equally long; low: half of that"
-    half, all_of_it = [edits.scale(mine, (1 + factor) / 2)], [edits.scale(mine, factor)]
+    steps, scale = recorded.steps, price.scale
+    spent_us = recorded.us(found.kernels)
+    how = f"high: {found.how}; low: half of that"
+    factor = found.stays
+    half, all_of_it = [edits.scale(found.kernels, (1 + factor) / 2)], [edits.scale(found.kernels, factor)]
     saving = price.saving(half, all_of_it, ("compute",), how)
     if saving.high_us < min_share * price.scale.step_us:
         return
-    where = lines.where_op(int(tried[0])) if lines else None
+    where = lines.where_op(int(found.calls[0])) if lines else None
     yield Finding(
         message=(
             "cudnn.benchmark is on, and times algorithms for new shapes of "
-            f"{plural(len(tried) / price.ops.steps.count, 'convolution')} a step, with "
-            f"{plural(round(len(mine) / len(tried)), 'kernel')} instead of {count(usual)}: "
+            f"{plural(len(found.calls) / steps.count, 'convolution')} a step, with "
+            f"{plural(round(len(found.kernels) / len(found.calls)), 'kernel')} {found.instead}: "
             f"{each_step(price, spent_us)}."
         ),
         saving=saving,
-        where=set_at(settings, "cudnn_benchmark") + ((where,) if where else ()),
+        where=(set_at(settings, "cudnn_benchmark") if settings else ()) + ((where,) if where else ()),
         facts={
-            "tuning_runs": len(tried) / price.ops.steps.count,
-            "shapes": len(np.unique(events.dims[tried])),
+            "tuning_runs": len(found.calls) / steps.count,
+            "shapes": len(np.unique(recorded.events.dims[found.calls])),
             "tuning_us": spent_us,
         },
         fix=Fix(
@@ -104,8 +108,32 @@ def check(
     )
 
 
-def _tried_anew(trace: Trace, nesting: Nesting, links: Links) -> tuple[Ints, Ints, float] | None:
-    """Convolutions that run many kernels, those kernels, and how many a call usually runs; None where none do."""
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """Convolutions that try algorithms, the kernels of it, what share of them stays, and words for the message."""
+
+    calls: Ints
+    kernels: Ints
+    stays: float
+    instead: str
+    how: str
+
+
+def _timed(timing: TimingRuns, price: Price) -> _Tuning | None:
+    """What waits for events inside of convolutions tell, in several steps; None where nothing is timed again."""
+    events, links = price.ops.events, price.ops.links
+    inside = links.inside[timing.kernels]
+    kernels, owner = timing.kernels[inside], timing.owner[inside]
+    calls = np.unique(owner)
+    steps = np.unique(price.ops.steps.step_of(events.start_ns[calls]))
+    # One shape is timed once, in the first step that has it; all start with the first step.
+    if len(steps) < _STEPS_THAT_TIME or ((events.dims[calls] >= 0).all() and len(np.unique(events.dims[calls])) < 2):
+        return None
+    return _Tuning(calls, kernels, 0.0, "that are only timed", "the step without what is only timed")
+
+
+def _tried_anew(trace: Trace, nesting: Nesting, links: Links) -> _Tuning | None:
+    """Convolutions that run many kernels, where most run few; None where none do."""
     events = trace.events
     calls = events.exactly(*_CONVOLUTIONS) & links.inside & (events.dims >= 0)
     if not calls.any():
@@ -120,7 +148,9 @@ def _tried_anew(trace: Trace, nesting: Nesting, links: Links) -> tuple[Ints, Int
     tried = rows[kernels >= _TRIES * usual]
     if len(np.unique(events.dims[tried])) < 2:
         return None  # one shape is tried once, in the first step that has it
-    return tried, work[np.isin(owner, tried)], usual
+    mine = work[np.isin(owner, tried)]
+    how = "the kernels beyond the usual number, if all of a call take equally long"
+    return _Tuning(tried, mine, usual * len(tried) / len(mine), f"instead of {count(usual)}", how)
 
 
 def _convolution(side: int) -> Ev:
@@ -134,6 +164,12 @@ _STEPS = """
     cpu    [T   ][O][O]            [U   ][O][O]
     gpu 7   [K              ][L][L] [K              ][L][L]
     """
+_TIMED = """
+    step   [1                              ][2                              ]
+    cpu    [A                  ][B ][S     ] [C                  ][B ][S     ]
+    cpu    [O ][W  ][O ][W ][O ][O ]         [O ][W  ][O ][W ][O ][O ]
+    gpu 7   [K    ] [K   ]  [K  ][K]          [K    ] [K   ]  [K  ][K]
+    """
 _KERNEL = "cudnn_infer_ampere_scudnn_winograd_128x128"
 
 
@@ -142,6 +178,13 @@ def _drawn(first: Ev, second: Ev, tries: Ev) -> Drawing:
     usual = {"B": _convolution(14), "O": _ONE, "L": Ev(_KERNEL, "kernel"), "S": SYNC}
     given: dict[str, Ev] = {"A": first, "C": second, "T": tries, "U": tries, "K": many, **usual}
     return draw(_STEPS, us=100, device="A100", **given)  # type: ignore[arg-type]
+
+
+def _timing(first: Ev, second: Ev) -> Drawing:
+    """Three kernels of each first convolution, between two of them and after them waits of the host for an event."""
+    waits = Ev("cudaEventSynchronize", "cuda_runtime", launches="")
+    given: dict[str, Ev] = {"A": first, "C": second, "W": waits, "B": _convolution(14), "O": _ONE, "S": SYNC}
+    return draw(_TIMED, us=100, device="A100", K=Ev(_KERNEL, "kernel"), **given)  # type: ignore[arg-type]
 
 
 _ON = {"settings": {"cudnn_benchmark": True}}
@@ -165,6 +208,19 @@ EXAMPLES = [
         "the switch is off",
         _drawn(_convolution(57), _convolution(61), _TRY),
         facts={"settings": {"cudnn_benchmark": False}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "waits for events inside of convolutions, in a trace without settings",
+        _timing(_convolution(57), _convolution(61)),
+        saves_us=(300, 1500),
+        says=("that are only timed",),
+    ),
+    Example(
+        "one size, timed once",
+        _timing(_convolution(57), _convolution(57)),
+        facts=_ON,
         saves_us=None,
         near_miss=True,
     ),

@@ -15,6 +15,7 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.work.matmuls import fp32_or_tf32
 from advisor.analyses.work.op_costs import WHOLE, Cost, Kind, alike, call, cost, is_known
 from advisor.analyses.work.precision import of_inputs, stated
+from advisor.analyses.work.timing_runs import TimingRuns
 from advisor.capture.record import Settings
 from advisor.computed import Missing
 from advisor.hardware import Hardware, lookup
@@ -80,7 +81,14 @@ class KernelWork(Struct, frozen=True, eq=False):
 
     @classmethod
     def compute(
-        cls, trace: Trace, steps: Steps, device: Device, links: Links, nesting: Nesting, settings: Settings | None
+        cls,
+        trace: Trace,
+        steps: Steps,
+        device: Device,
+        links: Links,
+        nesting: Nesting,
+        settings: Settings | None,
+        timing: TimingRuns,
     ) -> KernelWork:
         """The work of the kernels of whole steps."""
         if not device.measured:
@@ -94,7 +102,7 @@ class KernelWork(Struct, frozen=True, eq=False):
         kernels = np.flatnonzero(_computing(trace) & links.inside)
         owner = _owners(events, links, nesting, kernels)
         # What converts an image for a convolution is no part of its work: in the other layout it is not launched.
-        owner = np.where(events.named(*LAYOUT_TRANSPOSES)[kernels], -1, owner)
+        owner = np.where(events.named(*LAYOUT_TRANSPOSES)[kernels] | np.isin(kernels, timing.kernels), -1, owner)
         maker = _Maker(events, steps, device, settings, hardware)
         groups = sorted(maker.groups(kernels, owner), key=lambda group: (-group.us, group.op, group.dims))
         return cls(

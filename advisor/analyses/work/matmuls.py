@@ -25,6 +25,7 @@ from advisor.analyses.work.precision import (
     of_inputs,
     stated,
 )
+from advisor.analyses.work.timing_runs import TimingRuns
 from advisor.capture.record import Settings
 from advisor.computed import Missing
 from advisor.hardware import lookup
@@ -161,7 +162,8 @@ def _on_device(trace: Trace, nesting: Nesting, links: Links) -> _Work:
     named = rows_named(events, is_matrix_work, Category.KERNEL)[kernels]
     plain = rows_named(events, is_helper, Category.KERNEL)[kernels]
     launched = (direct >= 0) & matrix_op[np.maximum(direct, 0)] & ~plain
-    chosen = named | launched
+    # What a library only times is none of the step's own work, whatever its format.
+    chosen = (named | launched) & ~np.isin(kernels, TimingRuns.compute(trace, nesting, links).kernels)
     return _Work(kernels[chosen], op[chosen], True)
 
 
