@@ -247,6 +247,10 @@ def _pace(report: Report) -> Iterator[str]:
             return
 
 
+# Past this error a replay is not trusted, whatever it links.
+_TRUSTED = 0.05
+
+
 def _caveats(report: Report) -> tuple[str, ...]:
     said = []
     busy = report.metrics.get("device_busy_share")
@@ -265,6 +269,8 @@ def _caveats(report: Report) -> tuple[str, ...]:
         if report.steps.source != "window" and report.steps.count > 1:
             error = _words.share(report.replay.error_share)
             why = f"the replay of the unchanged step differs from its measured time by {error}"
+            if report.replay.error_share <= _TRUSTED:
+                why = "the trace does not record what launched most of the device's work"
         elif report.steps.source != "window":
             why = "there is only one step to replay"
         said.append(f"Savings have low confidence: {why}.")

@@ -26,6 +26,9 @@ _MOSTLY = 0.5
 
 def said(kind: KindOfTalk, library: Library) -> str:
     """What the loop, or the device, communicates for."""
+    if kind.kind == "stages" and (kind.ops < 0).all():
+        # NCCL's kernel for sends and receives makes exchanges as well; who launched it is not recorded.
+        return "with other ranks, by sends and receives or exchanges"
     ranks = f"{kind.ranks} ranks" if kind.ranks else "ranks"
     words = WORDS[kind.kind].format(ranks=ranks, what="embeddings" if library.tables else "numbers")
     return f"{words}, by {library.said}" if kind.kind == "sharded" else words

@@ -189,4 +189,21 @@ KINDS = [
         saves_us="unknown",
         says=("with other stages of the pipeline",),
     ),
+    Example(
+        "NCCL's kernel for sends and receives, which makes exchanges as well, without who launched it",
+        draw(
+            """
+            step   [1                 ][2                 ]
+            cpu    [F  ]   [F  ]       [F  ]   [F  ]
+            gpu 7   [K  ]      [K     ] [K  ]      [K     ]
+            gpu 20       [N ]                [N ]
+            """,
+            us=1000,
+            F=FORWARD,
+            K=GEMM,
+            N=Ev("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "kernel"),
+        ),
+        saves_us="unknown",
+        says=("by sends and receives or exchanges",),
+    ),
 ]

@@ -221,6 +221,16 @@ def test_work_launched_later_was_not_waited_for() -> None:
     assert not replay.notes
 
 
+def test_work_whose_launches_are_unknown_is_not_replayed_with_confidence() -> None:
+    # Each kernel would begin as recorded, whatever the host did: an edit of the host shows nothing.
+    known = draw(DRAINED, F=FORWARD, I=ITEM, K=GEMM, C=D2H_PAGEABLE)
+    assert not replayed(known)[1].low_confidence
+    rows = [row for row in known["traceEvents"] if row["ph"] == "X" and row.get("cat") != "cuda_runtime"]
+    for row in rows:
+        row.get("args", {}).pop("correlation", None)
+    assert replayed({**known, "traceEvents": rows})[1].low_confidence
+
+
 def test_an_event_synchronisation_waits_for_what_ended_before_it_returned() -> None:
     # cudaEventSynchronize from 300 until K is done at 800, then 200 µs of Python. K at half: 400: 600 a step.
     trace, replay = drawn(

@@ -8,6 +8,7 @@ from itertools import compress
 import numpy as np
 from msgspec import Struct
 
+from advisor.analyses.base.classify import rows_named
 from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
@@ -165,7 +166,7 @@ def _kinds(trace: Trace, asked: Asked, nesting: Nesting, said: list[str], librar
     # Where nothing else was made a group for, it is that one's.
     split = next(iter(purposes)) if len(purposes) == 1 else "tensor"
     texts = set(said)
-    exchanges = any(map(_EXCHANGES.search, texts))
+    exchanges = any(map(_EXCHANGES.search, texts)) or _named_on_host(events, _EXCHANGES)
     scatters = "sharded" if any(map(_SCATTERS.search, texts)) else ""
     if scatters and library.name == "ddp":
         scatters = "exchanged" if library.tables else ""
@@ -195,6 +196,11 @@ def _kinds(trace: Trace, asked: Asked, nesting: Nesting, said: list[str], librar
         else:
             kinds[one] = named or "data"
     return tuple(kinds[one] for one in told)
+
+
+def _named_on_host(events: Events, pattern: re.Pattern[str]) -> bool:
+    """Whether an op or annotation is called so, though nothing links it to its kernel."""
+    return any(rows_named(events, pattern.search, of).any() for of in (Category.CPU_OP, Category.ANNOTATION))
 
 
 def _joined(events: Events, row: int, group: Group | None) -> int | None:

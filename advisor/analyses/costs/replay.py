@@ -29,6 +29,8 @@ from advisor.trace.numbers import distinct
 _EVEN = 0.1
 # Past this error of the unedited replay a saving is no more than a guess (published replays: 3 to 8 %).
 _TRUSTED_ERROR = 0.05
+# Of less linked work the host is no part of the graph.
+_LINKED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,8 @@ class Replay(Struct, frozen=True, eq=False):
                      that they launched was done; each as a share of the measured value
     start_error_us   median error of the starts of device work, µs; None without device work
     step_us          replayed step in the steady state, profiled µs
-    low_confidence   the error is above 5 %, or there is only one step
+    low_confidence   the error is above 5 %, there is only one step, or most device work has no launch: whatever changes
+                     on the host, it would begin as before
     notes            what was inferred because the trace does not state it
     steps            how many steps were replayed
     launching        rows: the outermost ops (else calls) that launch kernels and wait for nothing, of these steps
@@ -213,7 +216,10 @@ class Replay(Struct, frozen=True, eq=False):
             error_share=error,
             start_error_us=_start_error_us(graph, played),
             step_us=before / 1e3,
-            low_confidence=error > _TRUSTED_ERROR or graph.steps < 2 or steps.source == "window",
+            low_confidence=error > _TRUSTED_ERROR
+            or graph.steps < 2
+            or steps.source == "window"
+            or _linked_share(trace, links) < _LINKED,
             notes=graph.notes,
             launching=_launching(trace, graph, nesting),
             steps=graph.steps,
@@ -236,6 +242,13 @@ def _error_share(graph: Graph, played: Played) -> float:
         measured_end = max(measured_end, float(graph.work.end[: graph.loader].max()))
         replayed_end = max(replayed_end, float(played.work_end[: graph.loader].max()))
     return max(abs(window / graph.length_ns - 1), abs(replayed_end / measured_end - 1))
+
+
+def _linked_share(trace: Trace, links: Links) -> float:
+    """Share of the device's work, by time, whose launch is known, or lies before the recording; 1 without a device."""
+    rows = np.flatnonzero(trace.device_work)
+    dur, known = trace.events.dur_ns[rows], (links.launch[rows] >= 0) | links.before[rows]
+    return float(dur[known].sum() / dur.sum()) if dur.sum() else 1.0
 
 
 def _start_error_us(graph: Graph, played: Played) -> float | None:
