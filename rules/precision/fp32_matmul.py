@@ -110,6 +110,10 @@ def check(
         if matmuls.fp32_share is None:
             raise Missing("the precision of matrix multiplications is not known; record with record_shapes=True")
         return
+    if matmuls.on_device and fp32_us > steps.step_us:
+        raise Missing(
+            "kernels of a step take longer than the step: what of the device's work was recorded is not known"
+        )
     way = faster(device, settings, matmuls, min_share * steps.step_us)
     if way is None:
         return

@@ -106,7 +106,7 @@ class UnfollowedForwards(Struct, frozen=True, eq=False):
             raise Missing("the trace contains no backward pass that is linked to its forward ops")
         edges, kind, recorded, live = _edges(events, nesting, steps, nodes)
         # What comes after the last backward pass of the trace may have its own after the trace.
-        last = int(events.start_ns[nodes].max())
+        last = _last_whole_pass(events, steps, nesting, events.start_ns[nodes])
         found = _runs(kind, live, recorded)
         ended = [events.end_ns[edges[stop - 1]] <= last for _, stop in found]
         # The last step's run may have no backward pass after it; it is one of those that had none in earlier steps.
@@ -128,6 +128,20 @@ class UnfollowedForwards(Struct, frozen=True, eq=False):
             share = _repeated(events, of_graph, edges[live], when, random, (vain, trained))
             runs.append(Unfollowed(tuple(rows.tolist()), begin, end, share, _where(events, lines, rows)))
         return cls(tuple(runs), edges[live])
+
+
+def _last_whole_pass(events: Events, steps: Steps, nesting: Nesting, nodes_ns: Ints) -> int:
+    """When the last node of the last backward pass begins that the trace does not end in, -1 where there is none.
+
+    A recording that ends in a backward pass holds no later op of the loop: what the rest of the pass would have gone
+    through is not known.
+    """
+    loop = events.of(Category.CPU_OP) & nesting.outermost & (events.thread == steps.main_thread)
+    others_ns = events.start_ns[loop & ~events.named(NODE)]
+    last = int(nodes_ns.max())
+    if not len(others_ns) or int(others_ns.max()) > last:
+        return last
+    return int(nodes_ns[nodes_ns < others_ns.max()].max(initial=-1))
 
 
 def live_ops(trace: Trace, steps: Steps, nesting: Nesting) -> Ints:
