@@ -74,7 +74,7 @@ def check(
     found = found or _tried_anew(recorded.trace, recorded.nesting, recorded.links)
     if found is None:
         return
-    steps, scale = recorded.steps, price.scale
+    steps = recorded.steps
     spent_us = recorded.us(found.kernels)
     how = f"high: {found.how}; low: half of that"
     factor = found.stays
