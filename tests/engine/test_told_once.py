@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.drawn_jobs import eighth_set, tenth_set
+from benchmarks.gpu.drawn_jobs import eighth_set, tenth_set
 from drawn_loops import report
 
 from advisor.model import Finding, Report

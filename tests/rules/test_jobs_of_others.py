@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.drawn_jobs.eleventh_set import JOBS, run
+from benchmarks.gpu.drawn_jobs.eleventh_set import JOBS, run
 from drawn_loops import found, report
 
 from advisor.model import Report
