@@ -1,7 +1,7 @@
 """What makes the ranges of recorded runs as wide as they are.
 
-    python tests/benchmarks/pairs/widths.py FOLDER …              a line for each finding with a range of 2 points and more
-    python tests/benchmarks/pairs/widths.py FOLDER … --json FILE  the same rows, to be compared later: --before FILE
+    python tests/benchmarks/pairs/widths.py FOLDER …   a line for each finding with a range of 2 points and more
+    python tests/benchmarks/pairs/widths.py FOLDER … --json FILE   the same rows, to compare later: --before FILE
 
 Each folder is one of `advisor run`. Every width is divided among what the run did not know (`Saving.width_us`: how far
 steps repeat, which work the profiler slowed, what a replacement costs) and the rest, the change itself. Points are
