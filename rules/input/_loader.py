@@ -186,11 +186,19 @@ def where_of(
 
 
 def _caller(inside: list[Source], waits: InputWaits, costs: LineCosts | None) -> list[Source]:
-    """The line that calls the first of these, where that is not the one that asks for a batch."""
+    """The line of the dataset that leads to the first of these, through whatever functions lie between.
+
+    It is the one to change where a sample is prepared once; the line that asks for a batch is none of the dataset's.
+    """
     known = {(line.source.file, line.source.line): line for line in (costs.lines if costs else ())}
     asked = {(line.file, line.line) for line in waits.asked_at}
-    called = [known[at].called_from for one in inside[:1] if (at := (one.file, one.line)) in known]
-    return [known[at].source for at in called if at in known and at not in asked]
+    way = [(one.file, one.line) for one in inside[:1]]
+    while way and way[-1] in known:
+        above = known[way[-1]].called_from
+        if above is None or above not in known or above in asked or above in way:
+            break
+        way.append(above)
+    return [known[at].source for at in way[1:][-1:]]
 
 
 def _made_by(facts: Loader | None) -> list[Source]:

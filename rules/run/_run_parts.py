@@ -52,14 +52,14 @@ def finding_of(
     saving: Saving | None,
     fix: Fix,
     at_most: Severity,
-    first: tuple[Source, ...] = (),
+    where: tuple[Source, ...] = (),
 ) -> Finding:
-    """A finding about a part of the run. first: the lines to change, if they are none of the part's own."""
+    """A finding about a part of the run. where: the lines to change, if they are not those of the part."""
     times = {"times": part.times} if part.times else {}
     return Finding(
         message=message,
         saving=saving,
-        where=first + lines_of(part),
+        where=where or lines_of(part),
         facts={
             "watched_us": run.loop_us,
             f"{part.id}_us": part.us,

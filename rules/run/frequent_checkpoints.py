@@ -53,12 +53,12 @@ from advisor.api import (
 )
 
 from ..shared._device_waits import to_host, waiting_us
-from ..shared._places import often, place
+from ..shared._places import often, place, set_at
 from ..shared._words import percent
-from ._framework_intervals import CHECKPOINTS, set_by, worded
+from ._intervals import CHECKPOINTS, places_of, worded
 from ._rhythm import Rhythm, rhythm
 from ._run_examples import run_of, sample
-from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
+from ._run_parts import each_hour, finding_of, is_known, saving_of, watched
 
 CONFIRMED = "measured pair on a CPU: a checkpoint every 5 steps against one every 75"
 
@@ -98,8 +98,7 @@ def _in_run(run: WatchedRun | None, record: RankRecord | None, min_share: float)
     part = run.loop.get("checkpoints") if run else None
     if run is None or part is None or not part.times or not is_known(part, run, min_share):
         return
-    first = set_by(record, CHECKPOINTS)
-    where = first or lines_of(part)
+    where = places_of(part, record, CHECKPOINTS)
     every = max(round(run.steps / part.times), 1)
     how = "low: every tenth one remains; high: the run without them"
     yield finding_of(
@@ -110,7 +109,7 @@ def _in_run(run: WatchedRun | None, record: RankRecord | None, min_share: float)
         saving_of(run, part, _FEWER, 1.0, how),
         worded(_SELDOM, record, CHECKPOINTS, run, every, every * _SELDOMER),
         "medium",  # how much work may be lost is the user's to say
-        first,
+        where,
     )
 
 
@@ -163,7 +162,7 @@ def _in_steps(
             f"({percent(share)})."
         ),
         saving=saving,
-        where=(where,) if where else (),
+        where=((where,) if where else ()) + set_at(record.settings if record else None, CHECKPOINTS.setting),
         facts={"per_step": len(runs) / steps.count, "each_us": each_us, "checkpoint_us": spent_us},
         fix=_SELDOM,
         claims=claims,

@@ -29,9 +29,9 @@ from advisor.api import Example, Finding, Fix, RankRecord, WatchedRun, duration
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
 from ..shared._words import count, percent, plural
-from ._framework_intervals import EVALUATIONS, set_by, worded
+from ._intervals import EVALUATIONS, places_of, worded
 from ._run_examples import TRAINS, run_of, sample
-from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
+from ._run_parts import each_hour, finding_of, is_known, saving_of, watched
 
 # Rounded up to a number that people choose: 1, 2 or 5 times a power of ten.
 _ROUND = (1, 2, 5, 10)
@@ -57,8 +57,7 @@ def check(
     interval = _rounded(fewer if by_epoch else fewer * every)
     kept = (1 if by_epoch else every) / interval
     saved = (1 - kept) * part.us / run.loop_us
-    first = set_by(record, EVALUATIONS)
-    where = first or lines_of(part)
+    where = places_of(part, record, EVALUATIONS)
     now, then = max(round(every), 1), _rounded(fewer * every) if by_epoch else interval
     often = "at the end of each epoch" if by_epoch else _often(round(every))
     yield finding_of(
@@ -70,7 +69,7 @@ def check(
         saving_of(run, part, 1 - kept, 1 - kept, "the time of evaluations between training steps, at that interval"),
         worded(_fix(interval, now, by_epoch), record, EVALUATIONS, run, now, then),
         "medium",  # how often the validation loss is wanted is the user's to say
-        first,
+        where,
     )
 
 
@@ -131,6 +130,14 @@ EXAMPLES = [
         "every 20 steps, by an `if`, which is the line to change",
         STEPS_ON_CPU,
         facts=_facts(40.0, 30, 2, guard=86),
+        saves_us=(55_000, 65_000),
+        says=("train.py:86", "40 %"),
+    ),
+    Example(
+        "the same with the line that gives the number",
+        STEPS_ON_CPU,
+        facts=_facts(40.0, 30, 2, guard=86)
+        | {"settings": {"set_at": {"evaluation_every": {"file": "train.py", "line": 9}}}},
         saves_us=(55_000, 65_000),
         says=("train.py:86", "40 %"),
     ),

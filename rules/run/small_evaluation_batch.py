@@ -69,7 +69,7 @@ def check(
             f"val_loader = DataLoader(val_set, batch_size={trained})",
         ),
         "medium",
-        (where,) if where else (),
+        ((where,) if where else ()) + lines_of(part),
     )
 
 

@@ -30,7 +30,7 @@ from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
 from ..shared._words import count, percent
 from ._evaluation_loaders import MIN_SHARE, place_of, run_facts
-from ._run_parts import each_hour, finding_of, is_known, saving_of, watched
+from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
 
 
 def check(
@@ -55,7 +55,7 @@ def check(
         saving_of(run, part, least, most, "low: in whole batches of each rank; high: one share of N"),
         _DIVIDED,
         "medium",  # whether a metric can be summed is the user's to say
-        (where,) if where else (),
+        ((where,) if where else ()) + lines_of(part),
     )
 
 

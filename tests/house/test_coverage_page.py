@@ -46,6 +46,7 @@ FOR_ITSELF = {
     "explicit-inverses",
     "frequent-decompositions",
     "full-spectra",
+    "jacobian-across-batch",
     "repeated-clipping",
     "separable-windows",
     "unshared-training-data",

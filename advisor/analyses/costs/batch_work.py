@@ -22,6 +22,7 @@ from advisor.computed import Missing
 from advisor.constants import constant
 from advisor.trace.events import Category, Ints, Mask, Trace
 from advisor.trace.numbers import numbered
+from advisor.trace.op_names import AUTOGRAD_NODE
 
 # What a matrix product or convolution may take besides its work: dispatch, packing, waking threads.
 _OP_US = constant("calls.product_us").value
@@ -35,6 +36,9 @@ _SMALL_OP_US = constant("calls.recorded_op_us").value
 _SLOWEST_GFLOPS = constant("machine.core_small_gflops").value
 # Ops that take this many times what work and overhead explain were kept waiting for a core.
 _BUSY = constant("calls.busy_times").value
+# Losses of one graph, as of several heads or of a critic, go back through it a few times; from here on
+# as many passes as samples are no chance.
+_FEW_PASSES = 4
 # Elementwise ops on small pieces of memory against streaming.
 _PIECES = constant("memory.pieces_share").value
 
@@ -152,8 +156,16 @@ def work_us(host: Host, batch: int) -> tuple[float, float]:
     do not show the batch, and of other ops on it, all of that; ops that come once per sample. Fast: work at the highest
     rates alone.
     Raises Missing where products took far longer than their work explains: then the machine was busy with something
-    else, and what looks like fixed cost is waiting for a core.
+    else, and what looks like fixed cost is waiting for a core. And where each sample has a backward pass through all of
+    the batch: then work grows faster than the batch.
     """
+    passes = _passes_of_a_graph(host)
+    # The training itself may go through it once more.
+    if passes >= max(batch, _FEW_PASSES) and passes % batch <= 1:
+        raise Missing(
+            f"each step goes back through one graph {passes} times, as for each of {batch} samples, so what a larger "
+            "batch costs is not known"
+        )
     calls = list(_calls(host))
     sizes = _growing_sizes(host, batch, calls) | _ragged_sizes(host)
     samples = batch * host.steps.count
@@ -185,6 +197,17 @@ def work_us(host: Host, batch: int) -> tuple[float, float]:
             "explains: the machine was busy with other work; run again when it is idle"
         )
     return slow_us / host.steps.count, fast_us / host.steps.count
+
+
+def _passes_of_a_graph(host: Host) -> int:
+    """How often a step runs the backward pass of one forward op, the op of which it does that most often."""
+    events = host.trace.events
+    step = host.steps.step_of(events.start_ns)
+    rows = np.flatnonzero(events.named(AUTOGRAD_NODE) & (events.sequence >= 0) & (step >= 0))
+    if not len(rows):
+        return 0
+    ops = np.stack([step[rows], events.forward_thread[rows], events.sequence[rows]], axis=1)
+    return int(np.unique(ops, axis=0, return_counts=True)[1].max())
 
 
 def _growing_sizes(host: Host, batch: int, calls: list[_Calls]) -> set[int]:

@@ -70,8 +70,9 @@ class CallPaths(Struct, frozen=True, eq=False):
             return 2 if at in around or at in ends else 3
 
         every = list(places)
-        # A loop goes with the line of its body that the rule names first: either may be the one to change.
-        first = 2 if every[:1] and every[0] in heads and every[1:2] and every[1] in own else 1
+        # Loops go with the line of their body that the rule names first: either may be the one to change.
+        loops = next((n for n, at in enumerate(every) if at not in heads or at not in own), len(every))
+        first = loops + 1 if 0 < loops < min(MOST_PLACES - 1, len(every)) and every[loops] in own else 1
         kept = {*every[:first], *sorted(every[first:], key=rank)[: MOST_PLACES - first]}
         return tuple(sources[at] for at in places if at in kept)
 

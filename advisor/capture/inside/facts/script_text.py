@@ -28,6 +28,12 @@ _ARGUMENTS = "TrainingArguments"
 _POSITIONS = {"dataset": 0, "batch_size": 1, "num_workers": 5}
 # Names of a batch's size: `batch_size`, `train_batch_size`, `per_device_batch`, `BATCH`; not those of an evaluation.
 _BATCH_SIZE = re.compile(r"(?!.*(eval|val|test))(\w+_)?(batch(_?size)?|bs|bsz)", re.IGNORECASE)
+# How often the script evaluates and saves, by the name of a number: `eval_every`, `val_check_interval`, `save_steps`.
+_OFTEN = r"(\w*_)?({})\w*_(every|interval|freq|frequency|period|steps)(_n_epochs?)?"
+_INTERVALS = {
+    "evaluation_every": re.compile(_OFTEN.format("eval|val|test"), re.IGNORECASE),
+    "checkpoint_every": re.compile(_OFTEN.format("save|ckpt|checkpoint|snapshot"), re.IGNORECASE),
+}
 # How often a number may pass from one name to another: `args.batch_size` to `bs` to `batch_size`.
 _MOST_NAMES = 3
 
@@ -88,7 +94,7 @@ class ScriptText:
         known = {FIRST_OF.get(name, name): at for name, at in sorted(lines.items(), key=lambda one: one[0] in FIRST_OF)}
         found = {name: _place(*at.pop()) for name, at in known.items() if len(at) == 1 and is_set(name)}
         every = self.penalty_interval()
-        return found | self.batch_sizes() | ({"penalty_every": every} if every else {})
+        return found | self.batch_sizes() | self.intervals() | ({"penalty_every": every} if every else {})
 
     def batch_sizes(self) -> dict[str, Place]:
         """Where a name such as `batch_size` is given a number, by that number: `batch_size 8`; once in all files."""
@@ -96,6 +102,14 @@ class ScriptText:
         for one in self._given if any("batch" in text for text in self.sources.values()) else ():
             if one.number and _BATCH_SIZE.fullmatch(one.name):
                 places[f"batch_size {one.number}"].add((one.file, one.line))
+        return {name: _place(*at.pop()) for name, at in places.items() if len(at) == 1}
+
+    def intervals(self) -> dict[str, Place]:
+        """Where it is said how often the script evaluates and saves: the only line that gives such a name a number."""
+        places: dict[str, set[tuple[str, int]]] = defaultdict(set)
+        for one in self._given if any("batch" in text for text in self.sources.values()) else ():
+            for name in (name for name, words in _INTERVALS.items() if one.number and words.fullmatch(one.name)):
+                places[name].add((one.file, one.line))
         return {name: _place(*at.pop()) for name, at in places.items() if len(at) == 1}
 
     def training_arguments(self) -> Place:

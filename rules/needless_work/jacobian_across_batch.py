@@ -1,0 +1,149 @@
+"""A Jacobian between all samples of a batch is computed for each sample's part.
+
+## What it looks at
+A tensor of shape (batch, outputs, batch, inputs) of which an index, a diagonal or a sum takes one place of the batch's
+two, and backward passes that go through one graph as often as the batch has outputs in all.
+
+## Why it costs time
+`torch.autograd.functional.jacobian` runs a backward pass for each output of each sample, and each pass goes through the
+whole batch. Where samples do not depend on each other, all parts but those of a sample by itself are zero: of 64
+samples, 63 in 64 passes compute nothing that anything reads. With `create_graph=True` all of it is recorded and
+differentiated again.
+
+## How to fix it
+`torch.func.vmap(torch.func.jacrev(function))(x)`, which has one pass for each output of a sample. Or take the gradient
+of the sum over the batch, `torch.autograd.grad(y[:, i].sum(), x)`, for each output i.
+
+## When to leave it
+Where samples depend on each other: batch normalization in training mode, graphs whose nodes are the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    AUTOGRAD_NODE,
+    Category,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Price,
+    backward_of,
+    dims_of,
+    sizes,
+)
+
+from ..cheaper_equivalents._equivalent import Equivalent, worth
+from ..shared._examples import node, op, two_steps
+from ..shared._words import count
+
+Ints = npt.NDArray[np.int64]
+
+_READS = ("aten::index", "aten::diagonal", "aten::sum", "aten::einsum")
+# (batch, outputs, batch, inputs)
+_DIMENSIONS, _BATCHES = 4, (0, 2)
+# Below, two sizes that are equal by chance are likely.
+_LEAST_BATCH = 4
+_FIX = Fix(
+    "Compute the Jacobian of each sample by itself",
+    "numerics",
+    "rows = torch.arange(len(x))\nown = jacobian(function, x)[rows, :, rows]",
+    "own = torch.func.vmap(torch.func.jacrev(function))(x)  # function: of one sample",
+)
+
+
+def check(
+    price: Price,
+    lines: Lines | None,
+    *,
+    min_share: float = 0.03,  # a function to rewrite for one sample, which less than 3 % of the step does not justify
+) -> Iterator[Finding]:
+    rows, times = _gone_through(price)
+    parts, batches, passes = [], [], 0
+    for batch, outputs in sorted(_read_apart(price)):
+        # The training goes through the graph once more where the Jacobian is part of its loss.
+        mine = rows[(times == batch * outputs) | (times == batch * outputs + 1)]
+        if not len(mine):
+            continue
+        inside = np.flatnonzero(price.ops.nesting.ancestor(_mask(price, mine)) >= 0)
+        every = np.unique(np.concatenate((mine, backward_of(price.ops.events, inside))))
+        parts.append((every, 1 - 1 / batch, 1 - 1 / batch))
+        batches.append(batch)
+        passes = max(passes, batch * outputs)
+    if not parts:
+        return
+    one = Equivalent(
+        parts=tuple(parts),
+        how="all backward passes of the Jacobian, and of what they record, but those that one sample needs",
+        claims=("forward", "backward", "other_ops"),
+        shown=np.concatenate([rows for rows, _, _ in parts]),
+    )
+    if known := worth(price, lines, one, min_share):
+        yield known.finding(
+            f"A Jacobian between all {max(batches)} samples of a batch is computed{known.at} in {count(passes)} "
+            f"backward passes, and only each sample's own part of it is read: {known.spent}.",
+            {"batch": max(batches), "passes": passes, "spent_us": known.spent_us},
+            _FIX,
+        )
+
+
+def _read_apart(price: Price) -> set[tuple[int, int]]:
+    """(batch, outputs) of tensors of which one op takes a sample's own part."""
+    events = price.ops.events
+    rows = np.flatnonzero(events.of(Category.CPU_OP) & events.exactly(*_READS) & (events.dims >= 0))
+    of_dims = dict(zip(events.dims[rows].tolist(), rows.tolist(), strict=True))
+    shapes = [sizes(dims_of(events, row), 0) for row in of_dims.values()]
+    first, again = _BATCHES
+    return {
+        (shape[first], shape[1])
+        for shape in shapes
+        if len(shape) == _DIMENSIONS and shape[first] == shape[again] >= _LEAST_BATCH
+    }
+
+
+def _gone_through(price: Price) -> tuple[Ints, Ints]:
+    """Nodes of the backward pass, and how often the step runs that of the same forward op."""
+    events = price.ops.events
+    step = price.ops.steps.step_of(events.start_ns)
+    rows = np.flatnonzero(events.named(AUTOGRAD_NODE) & (events.sequence >= 0) & (step >= 0))
+    if not len(rows):
+        return rows, rows
+    ops = np.stack([step[rows], events.forward_thread[rows], events.sequence[rows]], axis=1)
+    _, index, times = np.unique(ops, axis=0, return_inverse=True, return_counts=True)
+    return rows, times[index.ravel()]
+
+
+def _mask(price: Price, rows: Ints) -> npt.NDArray[np.bool_]:
+    mask = np.zeros(len(price.ops.events), bool)
+    mask[rows] = True
+    return mask
+
+
+def _drawn(shape: list[int], passes: int, reads: str = "index") -> Drawing:
+    """A layer (F), passes through its node (X), what reads a part of their results (I), and the rest of the step."""
+    nodes = "".join(f"[{'X':<3}]" for _ in range(passes))
+    return two_steps(f"[F  ]{nodes}[I ][B  ][O ]", F=_LAYER, X=node(1, "TanhBackward0"), I=op(reads, shape, []))
+
+
+_LAYER: Ev = op("tanh", [4, 2], number=1)
+
+EXAMPLES = [
+    Example(
+        "eight passes for four samples of two outputs",
+        _drawn([4, 2, 4, 3], 8),
+        saves_us=(2500, 3200),
+        says=("all 4 samples", "8 backward passes"),
+        fixes=("of each sample by itself",),
+    ),
+    Example("a sum takes each sample's own part", _drawn([4, 2, 4, 3], 8, "sum"), saves_us=(2500, 3200)),
+    Example("one pass for each output", _drawn([4, 2, 3], 2), saves_us=None),
+    Example("a Jacobian of one vector, all of which is read", _drawn([8, 3], 8), saves_us=None, near_miss=True),
+    Example("equal sizes without a pass for each", _drawn([4, 2, 4, 3], 2), saves_us=None, near_miss=True),
+]

@@ -1,0 +1,87 @@
+"""How often a script evaluates and saves: the line that says so, and the arguments of a framework that runs the loop.
+
+Sources: Lightning's `Trainer` (an integer of `val_check_interval` counts training batches, and is at most those of an
+epoch) and `ModelCheckpoint(every_n_train_steps=)`; Transformers' `TrainingArguments`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from msgspec import Struct
+
+from advisor.api import Fix, RankRecord, RunPart, Source, WatchedRun
+
+from ..shared._places import set_at
+from ._run_parts import lines_of
+
+
+class Interval(Struct, frozen=True):
+    """How often something happens.
+
+    setting     the line that gives a name of the script's a number, as `Settings.set_at` names it
+    frameworks  by framework its arguments, the one that counts first, and its call for so many steps, and in an epoch
+    """
+
+    setting: str
+    frameworks: Mapping[str, tuple[tuple[str, ...], Callable[[int, float], str]]]
+
+
+_MOST_PLACES = 4
+
+
+def _trainer(steps: int, in_epoch: float) -> str:
+    if steps <= in_epoch:
+        return f"Trainer(..., val_check_interval={steps})"
+    return f"Trainer(..., check_val_every_n_epoch={math.ceil(steps / in_epoch)})"
+
+
+EVALUATIONS = Interval(
+    "evaluation_every",
+    {
+        "lightning": (("val_check_interval", "check_val_every_n_epoch"), _trainer),
+        "transformers": (
+            ("eval_steps", "eval_strategy"),
+            lambda steps, _: f'TrainingArguments(..., eval_strategy="steps", eval_steps={steps})',
+        ),
+    },
+)
+CHECKPOINTS = Interval(
+    "checkpoint_every",
+    {
+        "lightning": (
+            ("every_n_train_steps",),
+            lambda steps, _: f"ModelCheckpoint(..., every_n_train_steps={steps})",
+        ),
+        "transformers": (
+            ("save_steps", "save_strategy"),
+            lambda steps, _: f'TrainingArguments(..., save_strategy="steps", save_steps={steps})',
+        ),
+    },
+)
+
+
+def places_of(part: RunPart, record: RankRecord | None, interval: Interval) -> tuple[Source, ...]:
+    """Where to change how often: a framework's argument, or the script's condition and the number that it is given.
+
+    After it the lines that a part of the run passes in.
+    """
+    name, frameworks = interval.setting, interval.frameworks
+    lines, settings = lines_of(part), record.settings if record else None
+    if _framework(record) in frameworks:
+        return (*set_at(settings, *frameworks[_framework(record)][0], name), *lines)
+    return tuple(dict.fromkeys((*lines[:1], *set_at(settings, name), *lines[1:])))[:_MOST_PLACES]
+
+
+def worded(fix: Fix, record: RankRecord | None, interval: Interval, run: WatchedRun, now: int, then: int) -> Fix:
+    """The fix with the framework's call in place of a condition in the loop. now, then: steps from one to the next."""
+    if _framework(record) not in interval.frameworks:
+        return fix
+    call, in_epoch = interval.frameworks[_framework(record)][1], run.steps / (run.epochs + 1)
+    return replace(fix, before=call(now, in_epoch), after=call(then, in_epoch))
+
+
+def _framework(record: RankRecord | None) -> str:
+    return (record.settings.framework or "") if record and record.settings else ""
