@@ -1,8 +1,8 @@
 """One-hot vectors are multiplied instead of looking up rows.
 
 ## What it looks at
-`one_hot` tensors that a linear layer takes as its input, found by their shape: creating the tensor, converting it to
-floats, the matrix multiplication, and its part of the backward pass.
+`one_hot` tensors that a linear or a recurrent layer takes as its input, found by their shape: creating the tensor,
+converting it to floats, the matrix multiplication, and its part of the backward pass.
 
 ## Why it costs time
 Multiplying by a one-hot vector selects one row of the weights. Done as a matrix multiplication, it fills a tensor with
@@ -11,7 +11,8 @@ number of classes, for a result that an embedding lookup returns directly.
 
 ## How to fix it
 `nn.Embedding(classes, width)` instead of `nn.Linear(classes, width, bias=False)`, called with the indices themselves.
-To keep trained weights: `embedding.weight = nn.Parameter(linear.weight.T.contiguous())`.
+To keep trained weights: `embedding.weight = nn.Parameter(linear.weight.T.contiguous())`. In front of a recurrent layer
+an embedding replaces `nn.GRU(classes, hidden)` by `nn.GRU(width, hidden)`, another model with fewer weights.
 
 ## When to leave it
 Inputs that are mixtures of several classes, or soft labels. The two layers have different random initializations: set
@@ -22,6 +23,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
 
 from advisor.api import BACKWARD, Drawing, Ev, Example, Finding, Fix, Lines, Price, backward_of
 
@@ -45,11 +48,16 @@ def check(
     found, steps = one_hot_products(price.ops), price.ops.steps.count
     if not found:
         return
-    made = rows_of(*sorted({row for rows, *_ in found for row in rows[:-1]}))
-    products = rows_of(*sorted({rows[-1] for rows, *_ in found}))
-    # The weights' gradient is as large with a look-up; without a device it is known what a look-up takes at most.
+    made = rows_of(*sorted({row for one in found for row in one.made}))
+    layers, recurrent = (
+        rows_of(*sorted({one.product for one in found if one.recurrent is kind})) for kind in (False, True)
+    )
+    # The weights' gradient is as large with a look-up; without a device it is known what a look-up takes at most. A
+    # recurrent layer multiplies what is looked up, which is narrower.
     multiplied = 0.0 if price.on_device else 1.0
-    parts = ((made, 1.0, 1.0), (products, multiplied, 1.0), (backward_of(price.ops.events, products), 0.0, 1.0))
+    behind = backward_of(price.ops.events, np.concatenate((layers, recurrent)))
+    parts = ((made, 1.0, 1.0), (layers, multiplied, 1.0), (recurrent, 0.0, 1.0), (behind, 0.0, 1.0))
+    parts = tuple(part for part in parts if len(part[0]))
     one = Equivalent(
         parts=parts,
         how=_ON_DEVICE if price.on_device else _HOW,
@@ -58,7 +66,8 @@ def check(
         at_most="high",
     )
     if known := worth(price, lines, one, min_share):
-        _, classes, width, _ = max(found, key=lambda one: one[1])
+        largest = max(found, key=lambda one: one.classes)
+        classes, width = largest.classes, largest.width
         yield known.finding(
             f"One-hot vectors of {count(classes)} classes are multiplied{known.at} to select rows of the weights: "
             f"{known.spent} with the backward pass.",
@@ -68,7 +77,9 @@ def check(
                 "whole_us": known.spent_us,
                 "products": len(found) / steps,
             },
-            Fix(
+            _before_layer(classes)
+            if largest.recurrent
+            else Fix(
                 "Use `nn.Embedding` with the indices",
                 "numerics",
                 f"self.vectors = nn.Linear({classes}, {width}, bias=False)\n"
@@ -78,10 +89,21 @@ def check(
         )
 
 
+def _before_layer(classes: int) -> Fix:
+    """An embedding in front of a recurrent layer, whose weights get another shape by it."""
+    return Fix(
+        "Use `nn.Embedding` in front of the recurrent layer",
+        "semantics",
+        f"self.gru = nn.GRU({classes}, hidden)\noutput, state = self.gru(F.one_hot(index, {classes}).float(), state)",
+        f"self.vectors = nn.Embedding({classes}, width)\nself.gru = nn.GRU(width, hidden)\n"
+        "output, state = self.gru(self.vectors(index), state)",
+    )
+
+
 def _look_up_us(price: Price, found: list[Product]) -> tuple[float, float]:
     """(least, most) that looking the rows up takes instead, un-profiled µs per step."""
     calls, steps = price.added.calls_us("op_calls.single"), price.ops.steps.count
-    copies = [price.added.copied_us(4 * number * width) for _, _, width, number in found]
+    copies = [price.added.copied_us(4 * one.vectors * one.width) for one in found]
     ends = [sum(calls[end] + copied[end] for copied in copies) / steps for end in (0, 1)]
     return ends[0], ends[1]
 
@@ -89,7 +111,13 @@ def _look_up_us(price: Price, found: list[Product]) -> tuple[float, float]:
 _ONE_HOT, _WEIGHTS = [128, 10000], [64, 10000]
 
 
-def _drawn(gpu: str = "", **changed: Any) -> Drawing:
+# In a layer (G), whose product is one of the classes with all of its weights.
+_RECURRENT = {"G": op("gru", [1, 128, 10000], [1, 128, 64], []), "L": op("linear", [1, *_ONE_HOT], _WEIGHTS, number=5)}
+
+
+def _drawn(
+    gpu: str = "", cpu: tuple[str, ...] = ("[H    ][T   ][L   ][Z   ][B    ]", " [S ]"), **changed: Any
+) -> Drawing:
     """Indices are spread (H, S) and converted (T), and multiplied (L); its node (Z), and more (B)."""
     launches = "kernel" if gpu else None
     ops: dict[str, Any] = {
@@ -100,7 +128,7 @@ def _drawn(gpu: str = "", **changed: Any) -> Drawing:
         "Z": node(5, "MmBackward0", launches=launches),
         "B": Ev(BACKWARD.name, launches=launches),
     }
-    return two_steps("[H    ][T   ][L   ][Z   ][B    ]", " [S ]", gpu=gpu, **(ops | changed))
+    return two_steps(*cpu, gpu=gpu, **(ops | changed))
 
 
 _EMBEDDING = two_steps("[E   ][B       ]", E=op("embedding", [10000, 64], [128]))
@@ -113,6 +141,13 @@ EXAMPLES = [
         _drawn(L=op("mul", _ONE_HOT, _ONE_HOT, number=5)),
         saves_us=None,
         near_miss=True,
+    ),
+    Example(
+        "a recurrent layer picks columns of its weights",
+        _drawn(cpu=("[H    ][T   ][G     ][Z   ][B    ]", " [S ]         [L  ]"), **_RECURRENT),
+        saves_us=(500, 2500),
+        says=("10,000 classes",),
+        fixes=("in front of the recurrent layer",),
     ),
     Example("an embedding", _EMBEDDING, None),
 ]
