@@ -61,6 +61,7 @@ from advisor.api import (
 from ..shared._rising_steps import end_of_rise
 from ..shared._side_effect_factors import SIDE_EFFECTS
 from ..shared._slow_containers import in_container, slow_container
+from ..shared._vectorized import named_vectorize
 from ..shared._words import each_step, percent
 from ._gc_time import calls_collector, collected_us
 from ._messages import as_messages
@@ -124,7 +125,7 @@ def check(
             heads = place.heads if place.lines[0].visits >= LOOP_ITERATIONS else ()
             found_here = replace(found_here, where=tuple(dict.fromkeys((*heads, *found_here.where, *called))))
             slow = slow_container(record, place.lines, scale.scaled(place.python_us))
-            yield in_container(found_here, slow, price)
+            yield named_vectorize(in_container(found_here, slow, price), record)
     if not found and (places is None or named_us < 0.5 * bound_us) and bound_us >= min_spread * steps.step_us:
         yield _nameless(bound_us, price)
 
@@ -265,6 +266,13 @@ EXAMPLES = [
         facts={"steps": {"unprofiled_us": [2400.0] * 100}, "gc_pauses_us": [80_000.0] * 3},
         saves_us=(620, 1000),
         says=("`accuracy`",),
+    ),
+    Example(
+        "a function that `np.vectorize` calls for each element",
+        draw(_STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        facts={"settings": {"set_at": {"vectorize accuracy": {"file": "train.py", "line": 9}}}},
+        saves_us=(620, 1000),
+        says=("`np.vectorize` calls `accuracy` once for each element",),
     ),
     Example(
         "a line that calls the collector, whose pauses are another rule's",

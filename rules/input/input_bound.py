@@ -59,6 +59,7 @@ from advisor.api import (
 )
 
 from ..shared._slow_containers import SlowContainer, in_container, slow_container
+from ..shared._vectorized import named_vectorize
 from . import _from_numbers, _iterator_recreated, _large_pictures, _one_by_one, _sampler
 from ._cpu_loader import on_cpu
 from ._cpu_loader_examples import ON_CPU
@@ -106,7 +107,7 @@ def check(
             return  # cores are what batches lack, and these pictures take them
     found = _on_batches(seen, min_share, min_gain)
     if found:
-        named = in_container(found, _of_samples(seen), price)
+        named = named_vectorize(in_container(found, _of_samples(seen), price), record)
         # Samples that are prepared once read no container at all.
         yield replace(named, saving=found.saving) if found.saving and found.saving.low_us else named
 

@@ -84,6 +84,8 @@ class Gains:
         if done < _CPU_OP_FLOPS:
             return done, _SAME
         if "convolution" in name:
+            if _is_along_a_line(name, inputs):
+                return done, _SAME
             return done, self.convolution if done >= _TIMED_CONVOLUTION else (1.0, self.convolution[1])
         left, right = [shape for shape in inputs if len(shape) > 1][-2:]
         numbers = math.prod(left) + math.prod(right) + math.prod(left[:-1]) * right[-1]
@@ -91,6 +93,15 @@ class Gains:
         if per_byte < _TIMED:
             return done, _SAME
         return done, self.large if per_byte >= _LARGE else self.small
+
+
+def _is_along_a_line(name: str, inputs: list[list[int]]) -> bool:
+    """Whether a convolution is one along texts or signals, dilated perhaps: the calibration times one on images.
+
+    A tagger of such layers took 8 % longer under autocast (three runs each, an EPYC with AVX-512 BF16).
+    """
+    weight = inputs[2 if "backward" in name else 1] if len(inputs) > 2 else []
+    return len(weight) == 3 or (len(weight) == 4 and min(weight[2:]) == 1 < max(weight[2:]))
 
 
 def on_cpu(trace: Trace, steps: Steps, nesting: Nesting, gains: Gains) -> tuple[float, float, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("torch")
@@ -84,3 +86,37 @@ def test_the_options_of_a_trainer_stand_where_they_are_given(text: str, line: in
     made = {"file": "train.py", "line": 9, "made_by": "transformers"}
     assert lines.as_optioned(made).get("line") == line
     assert lines.as_optioned({**made, "made_by": "accelerate"}) == {}
+
+
+def settings(source: str) -> dict[str, Any]:
+    """What a script of this text sets."""
+    text = ScriptText(())
+    text.__dict__["sources"] = {"train.py": source}
+    return text.settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "setting", "line"),
+    [
+        ("encode = np.vectorize(encode_one, otypes=[int])", "vectorize encode_one", 1),
+        ("@np.vectorize\ndef encode(x):\n    return x", "vectorize encode", 2),
+        ("import gc\ngc.collect()", "gc.collect", 2),
+        ("trainer = Trainer(max_epochs=4, val_check_interval=10)", "val_check_interval", 1),
+        ("batch = 4\nparser.add_argument('--eval-every', default=50)", "evaluation_every", 2),
+        ("batch = 4\nconfig = dict(checkpoint_interval=5)", "checkpoint_every", 2),
+    ],
+)
+def test_settings_that_only_the_text_tells(text: str, setting: str, line: int) -> None:
+    assert settings(text)[setting]["line"] == line
+
+
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ("batch = 4\neval_every = 5\nrun(eval_every=7)", "evaluation_every"),  # two numbers
+        ("batch = 4\ntest_size = 5", "evaluation_every"),  # none of how often
+        ("batch = 4\nvalues = 3\nsave_total_limit = 2", "checkpoint_every"),
+    ],
+)
+def test_what_is_not_clear_is_not_told(text: str, setting: str) -> None:
+    assert setting not in settings(text)

@@ -31,6 +31,7 @@ WORDS = (
     "tracemalloc",
     "requires_grad",
     "collect",
+    "vectorize",
     *_INTERVALS,
 )
 _SETTINGS = (
@@ -52,6 +53,7 @@ _SWITCHES = {
     "onednn_enabled": ("mkldnn", "enabled"),
 }
 _CHECKPOINTS = ("checkpoint", "checkpoint_sequential", "checkpoint_wrapper", "gradient_checkpointing_enable")
+_VECTORIZE = "vectorize"
 _SETS_VARIABLE = ("setdefault", "putenv")
 
 
@@ -75,6 +77,8 @@ def settings_of(node: ast.AST) -> Iterator[str]:
         yield "checkpointing=True"
     if _wants_gradient(node):
         yield "requires_grad"
+    if name := _vectorizes(node):
+        yield f"{_VECTORIZE} {name}"
     if isinstance(node, ast.keyword) and node.arg in _INTERVALS:
         yield node.arg
     yield from (name for name, (backend, switch) in _SWITCHES.items() if _switches(backend, switch, node))
@@ -83,7 +87,8 @@ def settings_of(node: ast.AST) -> Iterator[str]:
 
 def is_set(name: str) -> bool:
     """A variable of the environment counts where it is set: the text of a branch that did not run tells nothing."""
-    return name in _SETTINGS or name in _INTERVALS or name in os.environ
+    known = name in _SETTINGS or name in _INTERVALS or name in os.environ
+    return known or name.startswith(f"{_VECTORIZE} ")
 
 
 def _switches(backend: str, switch: str, node: ast.AST) -> bool:
@@ -96,6 +101,16 @@ def _switches(backend: str, switch: str, node: ast.AST) -> bool:
         isinstance(target, ast.Attribute) and target.attr == switch and last_name(target.value) == backend
         for target in node.targets
     )
+
+
+def _vectorizes(node: ast.AST) -> str:
+    """The function of Python that it hands to `np.vectorize`, as an argument or by decoration; empty where none."""
+    if isinstance(node, ast.Call) and last_name(node.func) == _VECTORIZE and node.args:
+        return last_name(node.args[0])
+    if isinstance(node, ast.FunctionDef):
+        by = (one.func if isinstance(one, ast.Call) else one for one in node.decorator_list)
+        return node.name if any(last_name(one) == _VECTORIZE for one in by) else ""
+    return ""
 
 
 def _variables(node: ast.AST) -> list[str]:
