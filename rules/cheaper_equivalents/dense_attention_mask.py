@@ -63,6 +63,14 @@ _FIX = Fix(
     "y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
     "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
 )
+# What a bare trace shows of a mask is its shape: one that pads, or of several documents, has the same.
+_UNKNOWN = Fix(
+    "Pass `is_causal=True` only if the mask is causal, else use `flex_attention`",
+    "numerics",
+    "y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
+    "kept = create_block_mask(lambda b, h, q, k: mask[q, k], None, None, tokens, tokens)  # once for a mask\n"
+    "y = flex_attention(q, k, v, block_mask=kept)  # torch.nn.attention.flex_attention, compiled",
+)
 
 
 def check(
@@ -96,11 +104,17 @@ def check(
         calls = len(rows) / ops.steps.count
         yield found.finding(
             f"Attention gets a mask of {tokens:,} x {tokens:,} as a tensor {often(calls)}{found.at}, and takes "
-            f"{found.spent}; {'the mask is causal, so ' if known else 'if the mask is causal, '}`is_causal=True` can "
-            "replace it.",
+            f"{found.spent}; {_CAUSAL if known else _ANY}.",
             {"calls": calls, "tokens": tokens, "attention_us": found.spent_us, "causal": known or None},
-            _FIX,
+            _FIX if known else _UNKNOWN,
         )
+
+
+_CAUSAL = "the mask is causal, so `is_causal=True` can replace it"
+_ANY = (
+    "if the mask is causal, `is_causal=True` can replace it; for others, `flex_attention` leaves out blocks that they "
+    "remove"
+)
 
 
 def _on_a_gpu(*mask: int) -> Drawing:
