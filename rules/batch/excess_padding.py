@@ -45,7 +45,7 @@ from advisor.api import (
     duration,
 )
 
-from ..shared._places import place
+from ..shared._places import place, set_at
 from ..shared._words import count, percent
 from ._padding import PaddedBatch, came_padded, on_positions_us, padded_here
 
@@ -126,7 +126,9 @@ def _attention_us(price: Price) -> float:
 
 
 def _made_at(record: RankRecord | None) -> tuple[Source, ...]:
-    """The script's function that puts the samples together, or reads them, where they come padded."""
+    """The only line that asks for it where samples come padded; else the function that puts them together, or reads."""
+    if said := set_at(record.settings if record else None, "padding"):
+        return said
     loader = record.loaders[0] if record and record.loaders else None
     found = (loader.collate_from or loader.sample_from) if loader else None
     return (Source(*found, "function"),) if found and not found[0].startswith("<") else ()

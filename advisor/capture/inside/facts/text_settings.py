@@ -32,12 +32,14 @@ WORDS = (
     "requires_grad",
     "collect",
     "vectorize",
+    "max_length",
     *_INTERVALS,
 )
 _SETTINGS = (
     "threads",
     "tracemalloc",
     "gc.collect",
+    "padding",
     "double",
     "checkpointing",
     "requires_grad",
@@ -77,6 +79,8 @@ def settings_of(node: ast.AST) -> Iterator[str]:
         yield "checkpointing=True"
     if _wants_gradient(node):
         yield "requires_grad"
+    if _pads_to_the_most(node):
+        yield "padding"
     if name := _vectorizes(node):
         yield f"{_VECTORIZE} {name}"
     if isinstance(node, ast.keyword) and node.arg in _INTERVALS:
@@ -101,6 +105,14 @@ def _switches(backend: str, switch: str, node: ast.AST) -> bool:
         isinstance(target, ast.Attribute) and target.attr == switch and last_name(target.value) == backend
         for target in node.targets
     )
+
+
+def _pads_to_the_most(node: ast.AST) -> bool:
+    """Whether it asks a tokenizer or a collator for samples as long as the longest that are allowed."""
+    if not isinstance(node, ast.keyword):
+        return False
+    most = isinstance(node.value, ast.Constant) and node.value.value == "max_length"
+    return (node.arg == "padding" and most) or (node.arg == "pad_to_max_length" and is_true(node.value))
 
 
 def _vectorizes(node: ast.AST) -> str:
