@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs the script, then reports. The status is the script's own."""
     import tempfile
 
-    from advisor.capture.inside.facts import secrets
+    from advisor.capture.inside.facts.source import secrets
     from advisor.capture.launcher import launch
 
     target = target_of(args.target, args.python)

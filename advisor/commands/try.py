@@ -146,7 +146,7 @@ def _remembered(args: argparse.Namespace, report: Report | None, tried: Tried) -
 
 def _command_of(path: Path) -> list[str]:
     """The command line that a report is of. Raises UsageError where it lacks words that were secret."""
-    from advisor.capture.inside.facts.secrets import MASK
+    from advisor.capture.inside.facts.source.secrets import MASK
     from advisor.gate.files import read_report
 
     words = read_report(path, baseline=False).run.command

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from advisor.capture.inside.facts import secrets
+from advisor.capture.inside.facts.source import secrets
 from advisor.capture.launcher import launch
 from advisor.errors import AdvisorError, UsageError
 

@@ -11,7 +11,7 @@ import pytest
 from recorder import Recorder
 
 from advisor.capture.inside import bootstrap, process_role
-from advisor.capture.inside.facts import secrets
+from advisor.capture.inside.facts.source import secrets
 from advisor.capture.inside.steps import phases, plan, tracker
 from advisor.capture.launcher import launch
 from advisor.commands import _script

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from advisor.model import Source
 
-_DIGITS = 4  # of a line's digest, as `capture/inside/facts/line_digests.py` writes them
+_DIGITS = 4  # of a line's digest, as `capture/inside/facts/source/line_digests.py` writes them
 
 
 def mark(source: Source, digests: Mapping[str, str]) -> str:

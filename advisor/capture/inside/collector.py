@@ -9,10 +9,11 @@ import weakref
 from functools import partial
 from typing import Any
 
-from .facts import dataset_digest, dataset_functions, sampler_time, secrets
+from .facts.data import dataset_digest, dataset_functions, sampler_time
+from .facts.data.workers import Board
 from .facts.gc_pauses import GcPauses
-from .facts.setting_lines import SettingLines
-from .facts.workers import Board
+from .facts.source import secrets
+from .facts.source.setting_lines import SettingLines
 from .guards import hooks
 from .guards.interrupts import let_through
 

@@ -11,10 +11,11 @@ from _thread import get_ident
 from typing import Any
 
 from . import rank_record, unranked_child
-from .facts import out_of_memory, setting_lines
-from .facts.batch_padding import BatchPadding
-from .facts.evaluation_graphs import EvaluationGraphs
+from .facts import out_of_memory
+from .facts.data.batch_padding import BatchPadding
+from .facts.model.evaluation_graphs import EvaluationGraphs
 from .facts.probe import attempt
+from .facts.source import setting_lines
 from .guards import hooks
 from .guards.signals import Exits, when_worker_ends
 from .process_role import is_fork_server

@@ -12,8 +12,8 @@ from capture_runs import capture
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-from advisor.capture.inside.facts import batch_padding  # noqa: E402
-from advisor.capture.inside.facts.batch_padding import BatchPadding  # noqa: E402
+from advisor.capture.inside.facts.data import batch_padding  # noqa: E402
+from advisor.capture.inside.facts.data.batch_padding import BatchPadding  # noqa: E402
 
 
 def batch(*lengths: int, width: int = 12) -> Any:

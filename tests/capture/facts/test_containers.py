@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-from advisor.capture.inside.facts.containers import Containers  # noqa: E402
-from advisor.capture.inside.facts.script_text import ScriptText  # noqa: E402
+from advisor.capture.inside.facts.data.containers import Containers  # noqa: E402
+from advisor.capture.inside.facts.source.script_text import ScriptText  # noqa: E402
 
 
 def found(text: str, **names: Any) -> list[dict[str, Any]]:

@@ -20,8 +20,8 @@ from torch.utils.data import (  # noqa: E402
     TensorDataset,
 )
 
-from advisor.capture.inside.facts import dataset_digest  # noqa: E402
-from advisor.capture.inside.facts.dataset_digest import digest  # noqa: E402
+from advisor.capture.inside.facts.data import dataset_digest  # noqa: E402
+from advisor.capture.inside.facts.data.dataset_digest import digest  # noqa: E402
 
 
 class Files(Dataset):

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 data: Any = import_module("torch.utils.data")
-makers: Any = import_module("advisor.capture.inside.facts.dataset_functions")
+makers: Any = import_module("advisor.capture.inside.facts.data.dataset_functions")
 loader: Any = import_module("advisor.rules.input._loader")
 
 

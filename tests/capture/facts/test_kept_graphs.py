@@ -16,7 +16,8 @@ from tiers import complete
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-from advisor.capture.inside.facts import kept_graphs, model_facts, probe, saved_tensor_bytes, variable_holders  # noqa: E402
+from advisor.capture.inside.facts import probe  # noqa: E402
+from advisor.capture.inside.facts.model import kept_graphs, model_facts, saved_tensor_bytes, variable_holders  # noqa: E402
 from advisor.capture.inside.facts.process_facts import Facts  # noqa: E402
 
 HERE = Path(__file__).name

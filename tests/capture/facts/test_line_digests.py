@@ -9,8 +9,8 @@ from advisor.model import Source
 
 pytest.importorskip("torch")
 
-from advisor.capture.inside.facts.line_digests import digests
-from advisor.capture.inside.facts.script_text import ScriptText
+from advisor.capture.inside.facts.source.line_digests import digests
+from advisor.capture.inside.facts.source.script_text import ScriptText
 
 
 def test_a_line_is_known_again_by_its_text() -> None:

@@ -166,7 +166,7 @@ def test_names_that_mean_something_elsewhere(run) -> None:
 
 
 def test_a_model_that_is_being_made_is_passed_over():
-    from advisor.capture.inside.facts.model_facts import paths
+    from advisor.capture.inside.facts.model.model_facts import paths
 
     half = torch.nn.Linear.__new__(torch.nn.Linear)  # its __init__ has not run yet
     whole = torch.nn.Sequential(torch.nn.Linear(2, 2))

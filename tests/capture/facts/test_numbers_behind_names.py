@@ -2,7 +2,7 @@
 
 import pytest
 
-from advisor.capture.inside.facts.script_text import ScriptText
+from advisor.capture.inside.facts.source.script_text import ScriptText
 
 
 @pytest.mark.parametrize(

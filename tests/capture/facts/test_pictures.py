@@ -14,7 +14,7 @@ pytestmark = pytest.mark.torch
 
 from torch.utils.data import DataLoader, Dataset  # noqa: E402
 
-from advisor.capture.inside.facts.workers import Board  # noqa: E402
+from advisor.capture.inside.facts.data.workers import Board  # noqa: E402
 from advisor.capture.inside.guards import hooks  # noqa: E402
 
 

@@ -33,14 +33,14 @@ class Odd:
 
 
 def test_a_generator_for_each_sample_is_seen_in_the_code() -> None:
-    from advisor.capture.inside.facts.randomness import made_anew
+    from advisor.capture.inside.facts.data.randomness import made_anew
 
     assert made_anew(Drawing())
     assert not made_anew(Reading())
 
 
 def test_attributes_that_raise_are_left_alone() -> None:
-    from advisor.capture.inside.facts.randomness import made_anew
+    from advisor.capture.inside.facts.data.randomness import made_anew
 
     with pytest.raises(KeyError):
         getattr(Odd(), "__dict__", {})  # what a careless look would do to the script

@@ -59,7 +59,7 @@ _PAUSE, _ITER = [4, 6], [10, 12]
 
 
 def test_what_was_long_once_is_no_habit() -> None:
-    from advisor.capture.inside.facts.sampler_time import as_record
+    from advisor.capture.inside.facts.data.sampler_time import as_record
 
     assert as_record([[5.0, 9_000.0, 5.0], [5.0, 5.0]]) == {"sampler_us": 5.0, "sampler_median_us": 5.0}
     assert as_record([[9_000.0, 5.0], [9_000.0, 5.0]]) == {"sampler_us": 3003.33, "sampler_median_us": 5.0}
@@ -68,7 +68,7 @@ def test_what_was_long_once_is_no_habit() -> None:
 
 
 def test_an_iterator_that_is_dropped_after_one_batch_is_told_from_one_of_an_epoch() -> None:
-    from advisor.capture.inside.facts.sampler_time import as_record
+    from advisor.capture.inside.facts.data.sampler_time import as_record
 
     # Making it, which draws nothing, then one draw that shuffles all; the longest of them is left out of the mean.
     anew = as_record([[1.0, 301.0], [1.0, 301.0], [1.0, 301.0]], 3)

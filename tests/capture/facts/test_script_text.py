@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-from advisor.capture.inside.facts.script_text import ScriptText  # noqa: E402
+from advisor.capture.inside.facts.source.script_text import ScriptText  # noqa: E402
 
 UNPACKED = """
 CONFIG = {
@@ -79,7 +79,7 @@ def test_the_dataset_is_named_where_one_call_makes_it(lines: str, at: int | None
     ],
 )
 def test_the_options_of_a_trainer_stand_where_they_are_given(text: str, line: int | None) -> None:
-    from advisor.capture.inside.facts.setting_lines import SettingLines
+    from advisor.capture.inside.facts.source.setting_lines import SettingLines
 
     lines = SettingLines()
     lines.text.sources = {"train.py": text}

@@ -361,7 +361,7 @@ def test_what_a_framework_makes_is_told_from_what_it_makes_again(tmp_path: Path)
 def test_how_models_of_transformers_compute_attention() -> None:
     from types import SimpleNamespace
 
-    from advisor.capture.inside.facts.attention import of_transformers
+    from advisor.capture.inside.facts.model.attention import of_transformers
 
     def module(package: str, **config: object) -> object:
         made = type("SelfAttention", (), {"__module__": f"{package}.models"})()

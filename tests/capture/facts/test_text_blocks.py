@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from advisor.capture.inside.facts.script_text import ScriptText
-from advisor.capture.inside.facts.text_blocks import blocks
+from advisor.capture.inside.facts.source.script_text import ScriptText
+from advisor.capture.inside.facts.source.text_blocks import blocks
 
 
 def of(text: str) -> list[tuple[Any, ...]]:

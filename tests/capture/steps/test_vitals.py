@@ -212,14 +212,14 @@ torch.save({{}}, "end.pt")
     ],
 )
 def test_lines_of_the_loop_that_save_are_read_from_its_text(inner: str, running: int, expected: list[int]) -> None:
-    from advisor.capture.inside.facts.checkpoint_lines import _in_loops
+    from advisor.capture.inside.facts.model.checkpoint_lines import _in_loops
 
     assert _in_loops(LOOP.format(inner=inner), running) == expected
 
 
 @pytest.mark.parametrize(("folder", "lines"), [("mine", [5]), ("overlay/site-packages", [])])
 def test_the_loop_of_an_installed_package_is_not_the_users(tmp_path: Path, folder: str, lines: list[int]) -> None:
-    from advisor.capture.inside.facts.checkpoint_lines import saves
+    from advisor.capture.inside.facts.model.checkpoint_lines import saves
 
     package = tmp_path / folder / "trainer.py"
     package.parent.mkdir(parents=True)

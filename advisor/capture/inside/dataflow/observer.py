@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
+from ..facts.data.randomness import Generators
 from ..facts.live_objects import live_objects
-from ..facts.randomness import Generators
 from . import observer_file, sparse_matrices
 from .held_tensors import HeldTensors
 from .zero_factors import ZeroFactors

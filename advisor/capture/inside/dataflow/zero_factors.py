@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ..facts import kept_graphs
+from ..facts.model import kept_graphs
 
 # Nodes of one backward pass that are looked at, those nearest to the loss first; one takes some 10 microseconds.
 _MOST_NODES = 4000

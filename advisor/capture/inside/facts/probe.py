@@ -12,7 +12,8 @@ import torch
 
 from ..guards import frameworks
 from ..guards.interrupts import let_through
-from . import attention, blas_threads, compiler, cores, model_facts
+from . import blas_threads, compiler, cores
+from .model import attention, model_facts
 
 # Entries of a group of parameters that say which parameters these are.
 _NO_SETTINGS = ("params", "param_names", "name")

@@ -11,12 +11,14 @@ import torch
 
 from ..collector import Collector
 from ..steps.tracker import Tracker
-from . import kept_graphs, model_facts, probe, secrets, stack_traces
-from .checkpoint_lines import saves
-from .line_digests import digests
+from . import probe, stack_traces
 from .live_objects import live_objects
+from .model import kept_graphs, model_facts
+from .model.checkpoint_lines import saves
 from .sent_buffers import SentBuffers, wrappers
-from .text_blocks import blocks
+from .source import secrets
+from .source.line_digests import digests
+from .source.text_blocks import blocks
 
 
 class Facts:

@@ -8,7 +8,7 @@ from types import CodeType, FrameType
 
 import torch
 
-from ..facts import model_facts
+from ..facts.model import model_facts
 from .tracker import Tracker
 
 # Backward passes of one line, in a process in which no optimizer is alive and no loader has given a batch, after which

@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 import torch
 
-from ..facts.containers import Containers
-from ..facts.script_text import ScriptText
+from ..facts.data.containers import Containers
+from ..facts.source.script_text import ScriptText
 from ..guards.user_code import absolute, foreign_folders, is_foreign, relative
 from .inlined import comprehensions
 from .labels import Labels

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ..dataflow.observer import WITHOUT_STRIDES, Observer
-from ..facts.script_text import ScriptText
+from ..facts.source.script_text import ScriptText
 from ..guards.hooks import Ranges
 from ..guards.interrupts import let_through
 from ..steps.clock import Clock

@@ -22,10 +22,10 @@ from torch.autograd import anomaly_mode
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from ..guards import frameworks
-from ..guards.hooks import Attribute, Undo, place
-from ..guards.interrupts import let_through
-from ..guards.user_code import file_of, foreign_folders
+from ...guards import frameworks
+from ...guards.hooks import Attribute, Undo, place
+from ...guards.interrupts import let_through
+from ...guards.user_code import file_of, foreign_folders
 from .script_text import ScriptText
 
 Place = dict[str, Any]  # file, line, function, made_by: the keys of `record.CodePlace`

@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ..steps.statements import among, body_of
-from . import class_counts
+from ...steps.statements import among, body_of
+from ..model import class_counts
 from .script_text import ScriptText
 
 Block = tuple[str, int, int, int]  # kind, line of the statement, first and last of the lines: `record.TextBlock`

@@ -16,9 +16,9 @@ from time import perf_counter_ns
 from types import FrameType
 from typing import Any
 
-from ..guards import hooks
-from ..guards.interrupts import let_through
-from ..guards.user_code import file_of, foreign_folders
+from ...guards import hooks
+from ...guards.interrupts import let_through
+from ...guards.user_code import file_of, foreign_folders
 
 # Pictures that a process looks at, each for a few µs, and fetches after which it gives up where there are none.
 _MOST_PICTURES, _MOST_FETCHES = 64, 256

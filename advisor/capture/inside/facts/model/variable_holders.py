@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from types import CodeType, FrameType, FunctionType, GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
-from ..guards.user_code import file_of, foreign_folders
+from ...guards.user_code import file_of, foreign_folders
 
 # A dictionary of meters in a trainer: variable, attribute, key, attribute, and what the list there holds.
 _DEPTH = 5

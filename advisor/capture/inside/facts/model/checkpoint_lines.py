@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from ..guards.user_code import file_of, foreign_folders
+from ...guards.user_code import file_of, foreign_folders
 
 # Names of functions and methods that write the state of a model; torch's, and those of the common frameworks.
 _SAVE = ("save", "save_checkpoint", "save_pretrained", "save_model", "save_state", "save_state_dict", "async_save")

@@ -14,8 +14,8 @@ from time import perf_counter_ns
 from types import CodeType
 from typing import Any
 
-from ..guards import hooks
-from ..guards.user_code import relative
+from ...guards import hooks
+from ...guards.user_code import relative
 from .randomness import reached
 
 # Draws kept of one iterator, as many as step times are.

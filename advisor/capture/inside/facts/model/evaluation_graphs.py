@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from ..guards.interrupts import let_through
-from ..guards.user_code import file_of, foreign_folders
+from ...guards.interrupts import let_through
+from ...guards.user_code import file_of, foreign_folders
 
 # Loops that are looked into, each after its first and its second batch.
 _MOST_LOOKS = 20

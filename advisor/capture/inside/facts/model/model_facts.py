@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .live_objects import live_objects
+from ..live_objects import live_objects
 
 # Modules listed in run.json: the largest language models have some thousand.
 _MOST_MODULES = 2_000

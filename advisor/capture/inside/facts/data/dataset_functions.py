@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
-from ..guards.user_code import file_of
+from ...guards.user_code import file_of
 
 # Data sets inside data sets that are looked into: Subset of Subset of …
 _MOST_WITHIN = 8

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from ..guards.interrupts import let_through
-from ..windows.lookups import padding
+from ...guards.interrupts import let_through
+from ...windows.lookups import padding
 
 # Batches that are looked at; reading an index takes about 50 ns.
 _MOST_BATCHES, _MOST_INDICES = 8, 20_000

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any
 
-from ..steps.vitals import queued_ns
+from ...steps.vitals import queued_ns
 from .pictures import Pictures
 from .randomness import Generators, made_anew
 

@@ -15,9 +15,9 @@ from time import perf_counter_ns
 from types import FrameType
 from typing import Any, NamedTuple
 
-from ..guards.interrupts import let_through
-from .made_at import made_at
-from .script_text import ScriptText
+from ...guards.interrupts import let_through
+from ..model.made_at import made_at
+from ..source.script_text import ScriptText
 
 _OF_PANDAS = ("iloc", "loc")
 # Containers that are kept: each takes a line of run.json.

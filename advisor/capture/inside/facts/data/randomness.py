@@ -13,8 +13,8 @@ from time import perf_counter_ns
 from types import CodeType, FunctionType
 from typing import Any
 
-from ..guards.interrupts import let_through
-from .live_objects import live_objects
+from ...guards.interrupts import let_through
+from ..live_objects import live_objects
 
 # Generators beside the global ones: one for each transform of a pipeline. Reading a state takes 5 to 20 µs.
 _MOST_GENERATORS = 64

@@ -1,0 +1,1 @@
+"""What is known of data sets, loaders, samplers and workers."""

@@ -1,0 +1,1 @@
+"""What the text of the script tells: lines, numbers, digests."""
