@@ -28,9 +28,14 @@ from advisor.analyses.costs.batch_split import BatchSplit
 from advisor.analyses.costs.line_costs import LineCost, LineCosts, callers_above
 from advisor.analyses.costs.price import Price, calm, less_by, refill_us
 from advisor.analyses.costs.replay import Replay, replayed_or
-from advisor.analyses.dataflow import backward_passes
-from advisor.analyses.dataflow.backward_passes import BackwardPasses
-from advisor.analyses.dataflow.forwards_without_backward import (
+from advisor.analyses.dataflow.growing_ops import GrowingOps
+from advisor.analyses.dataflow.judged_steps import JudgedSteps
+from advisor.analyses.dataflow.metric_passes import MetricPasses
+from advisor.analyses.dataflow.observed.observed_steps import ObservedSteps
+from advisor.analyses.dataflow.observed_ops import ObservedOps, dispatched
+from advisor.analyses.dataflow.passes import backward_passes
+from advisor.analyses.dataflow.passes.backward_passes import BackwardPasses
+from advisor.analyses.dataflow.passes.forwards_without_backward import (
     NO_GRAD_SAVES,
     Unfollowed,
     UnfollowedForwards,
@@ -38,11 +43,6 @@ from advisor.analyses.dataflow.forwards_without_backward import (
     is_network,
     live_ops,
 )
-from advisor.analyses.dataflow.growing_ops import GrowingOps
-from advisor.analyses.dataflow.judged_steps import JudgedSteps
-from advisor.analyses.dataflow.metric_passes import MetricPasses
-from advisor.analyses.dataflow.observed_ops import ObservedOps, dispatched
-from advisor.analyses.dataflow.observed_steps import ObservedSteps
 from advisor.analyses.dataflow.readers import Readers
 from advisor.analyses.dataflow.reused import Reused
 from advisor.analyses.dataflow.side_results import SideResults

@@ -12,10 +12,10 @@ from capture_runs import capture
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-from advisor.analyses.dataflow import sparse_products  # noqa: E402
 from advisor.analyses.dataflow.judged_steps import JudgedSteps  # noqa: E402
-from advisor.analyses.dataflow.observed_steps import ObservedSteps  # noqa: E402
-from advisor.analyses.dataflow.value_numbering import Op, Ref  # noqa: E402
+from advisor.analyses.dataflow.observed.observed_steps import ObservedSteps  # noqa: E402
+from advisor.analyses.dataflow.observed.value_numbering import Op, Ref  # noqa: E402
+from advisor.analyses.dataflow.values import sparse_products  # noqa: E402
 from advisor.capture.inside.dataflow import sparse_matrices  # noqa: E402 - it imports torch
 from advisor.capture.record import DenseMatrix, SparseProduct, read  # noqa: E402
 from advisor.computed import Computed  # noqa: E402

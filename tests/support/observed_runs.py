@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from advisor.analyses.dataflow.judged_steps import JudgedSteps
-from advisor.analyses.dataflow.observed_steps import ObservedSteps
+from advisor.analyses.dataflow.observed.observed_steps import ObservedSteps
 from advisor.capture.inside.dataflow.observer import Observer
 from advisor.capture.inside.guards import hooks
 from advisor.capture.record import Dataflow, JudgedOps, RankRecord

@@ -8,28 +8,30 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from advisor.analyses.dataflow import (
-    data_dependencies,
-    diagonals,
+from advisor.analyses.dataflow.observed import value_numbering
+from advisor.analyses.dataflow.observed.observed_steps import ObservedSteps
+from advisor.analyses.dataflow.passes import (
     equal_layers,
     equal_passes,
     frozen_features,
+    penalties,
+    slope_penalties,
+    updated_weights,
+)
+from advisor.analyses.dataflow.values import (
+    data_dependencies,
+    diagonals,
     gathered_products,
     outward_results,
     partial_sorts,
-    penalties,
     picked_elements,
     repeated_values,
-    slope_penalties,
     sparse_products,
     static_coordinates,
     static_messages,
     unread_rows,
-    updated_weights,
-    value_numbering,
     zero_terms,
 )
-from advisor.analyses.dataflow.observed_steps import ObservedSteps
 from advisor.capture.record import Features, JudgedOps, RankRecord, SparseProduct
 from advisor.trace.read.kineto import collector_off
 

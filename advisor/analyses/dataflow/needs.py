@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
-from advisor.analyses.dataflow.forwards_without_backward import live_ops
 from advisor.analyses.dataflow.observed_ops import ObservedOps
+from advisor.analyses.dataflow.passes.forwards_without_backward import live_ops
 from advisor.computed import Missing
 from advisor.trace.events import Mask, Trace
 from advisor.trace.op_names import AUTOGRAD_NODE

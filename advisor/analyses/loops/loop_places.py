@@ -13,7 +13,7 @@ from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.line_costs import LineCost, LineCosts, callers_above
-from advisor.analyses.dataflow.backward_passes import BackwardPasses
+from advisor.analyses.dataflow.passes.backward_passes import BackwardPasses
 from advisor.analyses.loops.line_blocks import (
     LOOP_ITERATIONS,
     MORE_OFTEN,

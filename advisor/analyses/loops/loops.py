@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.line_costs import LineCost, LineCosts
-from advisor.analyses.dataflow.backward_passes import NODE
+from advisor.analyses.dataflow.passes.backward_passes import NODE
 from advisor.analyses.loops.line_blocks import LOOP_ITERATIONS, is_python
 from advisor.analyses.work.op_work import shapes
 from advisor.constants import constant

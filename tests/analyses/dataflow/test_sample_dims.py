@@ -12,8 +12,8 @@ pytestmark = pytest.mark.torch
 
 from torch.nn import functional  # noqa: E402
 
-from advisor.analyses.dataflow import sample_dims  # noqa: E402
-from advisor.analyses.dataflow.value_numbering import Op, Ref  # noqa: E402
+from advisor.analyses.dataflow.observed.value_numbering import Op, Ref  # noqa: E402
+from advisor.analyses.dataflow.values import sample_dims  # noqa: E402
 
 
 def ref(tensor: int, sizes: list[int]) -> Ref:

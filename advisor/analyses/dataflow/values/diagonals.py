@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from advisor.analyses.dataflow import unread_rows
-from advisor.analyses.dataflow.aligned import in_each
-from advisor.analyses.dataflow.value_numbering import Op, Ref
+from advisor.analyses.dataflow.observed.aligned import in_each
+from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
+from advisor.analyses.dataflow.values import unread_rows
 
 _TAKES = ("aten::diag", "aten::diagonal_copy", "aten::trace")
 _BY_PAIR = frozenset(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from advisor.analyses.dataflow.observed_steps import ObservedSteps
-from advisor.analyses.dataflow.value_numbering import Op, Ref
+from advisor.analyses.dataflow.observed.observed_steps import ObservedSteps
+from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
 from advisor.capture.record import SparseProduct
 
 _PRODUCTS = ("aten::matmul", "aten::mm", "aten::addmm")

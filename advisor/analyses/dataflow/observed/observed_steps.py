@@ -8,9 +8,9 @@ import zlib
 import msgspec
 from msgspec import Struct
 
-from advisor.analyses.dataflow import observer_nodes
-from advisor.analyses.dataflow.observer_nodes import Reader
-from advisor.analyses.dataflow.value_numbering import Op
+from advisor.analyses.dataflow.observed import observer_nodes
+from advisor.analyses.dataflow.observed.observer_nodes import Reader
+from advisor.analyses.dataflow.observed.value_numbering import Op
 from advisor.capture.record import ALIVE, ASKS, SAME, WRITTEN, Dataflow, DenseMatrix, RankRecord
 from advisor.places.place import place
 from advisor.trace.read.kineto import collector_off

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from advisor.analyses.dataflow import value_numbering
-from advisor.analyses.dataflow.aligned import in_each
-from advisor.analyses.dataflow.value_numbering import Op, Ref
+from advisor.analyses.dataflow.observed import value_numbering
+from advisor.analyses.dataflow.observed.aligned import in_each
+from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
 
 # Ops that take some rows of their first argument, where what they make has rows of the same length.
 _TAKE = frozenset(f"aten::{name}" for name in ("index", "index_select", "gather", "take_along_dim"))

@@ -13,9 +13,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from advisor.analyses.dataflow import unread_rows
-from advisor.analyses.dataflow.aligned import in_each
-from advisor.analyses.dataflow.value_numbering import Op, Ref
+from advisor.analyses.dataflow.observed.aligned import in_each
+from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
+from advisor.analyses.dataflow.values import unread_rows
 
 _SORTS = ("aten::sort", "aten::argsort")
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
-from advisor.analyses.dataflow.backward_passes import NODE
+from advisor.analyses.dataflow.passes.backward_passes import NODE
 from advisor.analyses.lines.lines import Lines
 from advisor.computed import Missing
 from advisor.constants import constant

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from advisor.analyses.dataflow.aligned import places
+from advisor.analyses.dataflow.observed.aligned import places
 
 # Ops that draw, and so make another value each time. A dropout that drops nothing has none of them inside.
 _RANDOM = frozenset(

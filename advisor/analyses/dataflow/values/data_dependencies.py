@@ -13,8 +13,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from advisor.analyses.dataflow import value_numbering
-from advisor.analyses.dataflow.value_numbering import Op, Ref
+from advisor.analyses.dataflow.observed import value_numbering
+from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
 
 # These write over their first argument without a look at what it holds.
 _OVER = frozenset(

@@ -10,11 +10,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence, Set
 
-from advisor.analyses.dataflow import value_numbering
-from advisor.analyses.dataflow.aligned import places
-from advisor.analyses.dataflow.observed_steps import ObservedSteps
-from advisor.analyses.dataflow.outward_results import Outward
-from advisor.analyses.dataflow.value_numbering import Op, Ref
+from advisor.analyses.dataflow.observed import value_numbering
+from advisor.analyses.dataflow.observed.aligned import places
+from advisor.analyses.dataflow.observed.observed_steps import ObservedSteps
+from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
+from advisor.analyses.dataflow.values.outward_results import Outward
 from advisor.capture.record import ZeroTerms
 
 _PRODUCTS = ("aten::mul", "aten::mul_")

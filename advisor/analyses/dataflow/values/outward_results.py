@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from advisor.analyses.dataflow import aligned, unread_rows, value_numbering
-from advisor.analyses.dataflow.value_numbering import Op, Ref
+from advisor.analyses.dataflow.observed import aligned, value_numbering
+from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
+from advisor.analyses.dataflow.values import unread_rows
 
 # Python decides by what these return.
 _DECIDES = frozenset(f"aten::{name}" for name in ("is_nonzero", "equal", "allclose", "is_same_size"))

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from advisor.analyses.dataflow import value_numbering
-from advisor.analyses.dataflow.sample_dims import Lies, sizes_of, through
-from advisor.analyses.dataflow.value_numbering import Op, Ref
+from advisor.analyses.dataflow.observed import value_numbering
+from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
+from advisor.analyses.dataflow.values.sample_dims import Lies, sizes_of, through
 
 # Bytes of a number, by what its type ends with in the observer's words.
 _BYTES = {"double)": 8, "long int)": 8, "float)": 4, "(int)": 4, "Half)": 2, "BFloat16)": 2, "short int)": 2}

@@ -12,9 +12,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from advisor.analyses.dataflow import value_numbering
-from advisor.analyses.dataflow.aligned import in_each
-from advisor.analyses.dataflow.value_numbering import Op, Ref
+from advisor.analyses.dataflow.observed import value_numbering
+from advisor.analyses.dataflow.observed.aligned import in_each
+from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
 
 _PRODUCTS = frozenset(f"aten::{name}" for name in ("mm", "matmul", "bmm", "linear", "cdist"))
 # Of a tensor on this rank: gathered from all; computed from products of such; the same on each rank anyway; its own.

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence, Set
 
 from msgspec import Struct
 
-from advisor.analyses.dataflow import unread_rows
-from advisor.analyses.dataflow.aligned import in_each
-from advisor.analyses.dataflow.value_numbering import Op, Ref
+from advisor.analyses.dataflow.observed.aligned import in_each
+from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
+from advisor.analyses.dataflow.values import unread_rows
 
 _NORMS = frozenset({"aten::norm", "aten::linalg_vector_norm", "aten::linalg_norm", "aten::frobenius_norm"})
 _SUMS = frozenset({"aten::sum", "aten::mean"})

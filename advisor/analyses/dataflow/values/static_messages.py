@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from advisor.analyses.dataflow.value_numbering import Op
+from advisor.analyses.dataflow.observed.value_numbering import Op
 
 _GATHERS = {"aten::index": 1, "aten::index_select": 2}  # the argument with the indices
 _SCATTERS = {"aten::index_add": 2, "aten::index_add_": 2, "aten::scatter_add": 2, "aten::scatter_add_": 2}

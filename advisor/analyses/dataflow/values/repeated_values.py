@@ -9,8 +9,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from advisor.analyses.dataflow.aligned import places
-from advisor.analyses.dataflow.value_numbering import Seen
+from advisor.analyses.dataflow.observed.aligned import places
+from advisor.analyses.dataflow.observed.value_numbering import Seen
 
 _Place = TypeVar("_Place", bound=Hashable)
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
-from advisor.analyses.dataflow.value_numbering import Op
+from advisor.analyses.dataflow.observed.value_numbering import Op
 
 _MAKES = "aten::sparse_coo_tensor"
 _SORTS = "aten::coalesce"

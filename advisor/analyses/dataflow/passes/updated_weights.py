@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from advisor.analyses.dataflow import repeated_values, value_numbering
-from advisor.analyses.dataflow.value_numbering import Op, written
+from advisor.analyses.dataflow.observed import value_numbering
+from advisor.analyses.dataflow.observed.value_numbering import Op, written
+from advisor.analyses.dataflow.values import repeated_values
 
 
 def find(

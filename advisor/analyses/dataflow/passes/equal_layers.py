@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from itertools import pairwise
 
-from advisor.analyses.dataflow.value_numbering import Op, Ref, is_view
+from advisor.analyses.dataflow.observed.value_numbering import Op, Ref, is_view
 from advisor.capture.record import EqualLayers
 
 # Fewer are parts of one layer, most often: the gates of a unit; query, key and value of one head.

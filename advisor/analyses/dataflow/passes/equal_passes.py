@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Hashable, Sequence
 from itertools import pairwise
 
-from advisor.analyses.dataflow.value_numbering import Op, Ref, is_view
+from advisor.analyses.dataflow.observed.value_numbering import Op, Ref, is_view
 from advisor.capture.record import EqualPasses
 
 _WEIGHT_OF = {f"aten::{name}": 1 for name in ("linear", "conv1d", "conv2d", "conv3d")} | {

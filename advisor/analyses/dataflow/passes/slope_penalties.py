@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from advisor.analyses.dataflow import value_numbering
-from advisor.analyses.dataflow.aligned import in_each
-from advisor.analyses.dataflow.value_numbering import Op, Ref
+from advisor.analyses.dataflow.observed import value_numbering
+from advisor.analyses.dataflow.observed.aligned import in_each
+from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
 
 # Filled with one number, whatever they are given: a penalty compares norms with ones.
 _BLANK = frozenset(

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from advisor.analyses.dataflow import value_numbering
-from advisor.analyses.dataflow.value_numbering import Op, Ref
+from advisor.analyses.dataflow.observed import value_numbering
+from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
 
 # Ranges of capture (`advisor/capture/inside/dataflow/observer.py`): a step, and the ops that tell which tensors the
 # script holds.

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from advisor.analyses.dataflow import unread_rows, value_numbering
-from advisor.analyses.dataflow.aligned import in_each
-from advisor.analyses.dataflow.value_numbering import Op, Ref
+from advisor.analyses.dataflow.observed import value_numbering
+from advisor.analyses.dataflow.observed.aligned import in_each
+from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
+from advisor.analyses.dataflow.values import unread_rows
 
 _TAKES = frozenset(
     f"aten::{name}" for name in ("gather", "index", "index_select", "masked_select", "take", "take_along_dim")

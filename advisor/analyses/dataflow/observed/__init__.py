@@ -1,0 +1,1 @@
+"""Steps that were observed: which tensors their ops read and wrote."""

@@ -1,0 +1,1 @@
+"""Passes through a model that are equal, needless, or go through it again."""

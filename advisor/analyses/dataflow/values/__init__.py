@@ -1,0 +1,1 @@
+"""Values that are the same again, zero, never read, or known beforehand."""
