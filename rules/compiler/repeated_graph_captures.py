@@ -21,6 +21,7 @@ The beginning of a training, in which the last shapes appear.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -106,7 +107,7 @@ _BEFORE = Fix(
 )
 
 
-_NAMES = {
+_NAMES: dict[str, Any] = {
     "C": Ev("cudaStreamBeginCapture", "cuda_runtime"),
     "I": Ev("cudaGraphInstantiate", "cuda_runtime"),
     "R": Ev("Torch-Compiled Region: 0/1", launches=""),

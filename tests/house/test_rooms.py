@@ -11,7 +11,8 @@ from imports import imported, imports_of, modules, room_of
 
 ROOMS = sorted({room_of(name) for name in modules()})
 # In the order of imports: a room of analyses imports itself and those before it.
-ANALYSES = ("base", "matching", "work", "lines", "step", "communication", "costs", "dataflow", "loops")
+_DATAFLOW = ("dataflow.observed", "dataflow.values", "dataflow.passes", "dataflow")
+ANALYSES = ("base", "matching", "work", "lines", "step", "communication", "costs", *_DATAFLOW, "loops")
 # `Trace.to_pandas()` is a door for notebooks that opens a room above: late, and only when somebody calls it.
 FACADES = {("trace", "trace.export")}
 

@@ -56,8 +56,8 @@ def check(
     # recurrent layer multiplies what is looked up, which is narrower.
     multiplied = 0.0 if price.on_device else 1.0
     behind = backward_of(price.ops.events, np.concatenate((layers, recurrent)))
-    parts = ((made, 1.0, 1.0), (layers, multiplied, 1.0), (recurrent, 0.0, 1.0), (behind, 0.0, 1.0))
-    parts = tuple(part for part in parts if len(part[0]))
+    every = ((made, 1.0, 1.0), (layers, multiplied, 1.0), (recurrent, 0.0, 1.0), (behind, 0.0, 1.0))
+    parts = tuple(part for part in every if len(part[0]))
     one = Equivalent(
         parts=parts,
         how=_ON_DEVICE if price.on_device else _HOW,
@@ -112,7 +112,10 @@ _ONE_HOT, _WEIGHTS = [128, 10000], [64, 10000]
 
 
 # In a layer (G), whose product is one of the classes with all of its weights.
-_RECURRENT = {"G": op("gru", [1, 128, 10000], [1, 128, 64], []), "L": op("linear", [1, *_ONE_HOT], _WEIGHTS, number=5)}
+_RECURRENT: dict[str, Any] = {
+    "G": op("gru", [1, 128, 10000], [1, 128, 64], []),
+    "L": op("linear", [1, *_ONE_HOT], _WEIGHTS, number=5),
+}
 
 
 def _drawn(
