@@ -49,6 +49,7 @@ FOR_ITSELF = {
     "jacobian-across-batch",
     "repeated-clipping",
     "separable-windows",
+    "sorted-gradients",
     "unshared-training-data",
 }
 

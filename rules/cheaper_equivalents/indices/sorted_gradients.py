@@ -1,0 +1,100 @@
+"""The backward pass of `x[index]` sorts the indices.
+
+## What it looks at
+Kernels that sort, launched on a GPU by the backward pass of an index, and the time of all kernels of that pass.
+
+## Why it costs time
+An index may name a row several times, and the gradients of a row are summed. For `x[index]`, PyTorch on a GPU sorts all
+indices first, so that the sum is the same in each run. `index_select` and `gather` add to the rows in any order
+instead: in a report on a P100, the backward pass of `gather` was 1.6 to 24 times as fast (pytorch/pytorch#15245), and
+others found the same of `index_select` (dmlc/dgl#3729). In graphs, where each edge reads the rows of two nodes, this
+may be a large part of the step.
+
+## How to fix it
+`x.index_select(0, index)` in place of `x[index]`; `torch.take_along_dim` or `gather` where each row has an index of its
+own. What adds many gradients to few rows may be slower so: try it.
+
+## When to leave it
+Where results have to repeat to the last digit: sums in any order round differently. An index by several tensors at
+once, `x[rows, columns]`, unless these are joined to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from advisor.api import AUTOGRAD_NODE, SYNC, Drawing, Ev, Example, Finding, Fix, Lines, Missing, Price, Trace
+
+from ...shared._examples import node, op, two_steps
+from ...shared._places import often
+from .._equivalent import Equivalent, worth
+
+_SORTS = ("RadixSort", "MergeSort", "BlockSort")
+_FIX = Fix(
+    "Use `index_select` in place of `x[index]`",
+    "numerics",
+    "messages = x[source]",
+    "messages = x.index_select(0, source)",
+)
+
+
+def check(
+    trace: Trace,
+    price: Price,
+    lines: Lines | None,
+    *,
+    min_share: float = 0.03,  # one call to change, which sums in another order: below 3 % it is not worth a trial
+) -> Iterator[Finding]:
+    if not price.on_device:
+        raise Missing("the trace has no device work; a CPU does not sort indices")
+    events = trace.events
+    nodes = np.flatnonzero(events.named(f"{AUTOGRAD_NODE}: IndexBackward") & price.ops.links.inside)
+    kernels = price.ops.launched(nodes)
+    sorts = events.named(*_SORTS)[kernels]
+    if not sorts.any():
+        return
+    one = Equivalent(
+        parts=((kernels, 0.0, 1.0),),
+        how="low: nothing, as adding in any order was not measured on a device; high: all kernels that sort and add",
+        timed_on_device=False,
+        shown=nodes,
+    )
+    if known := worth(price, lines, one, min_share):
+        calls = len(nodes) / price.ops.steps.count
+        yield known.finding(
+            f"The backward pass of `x[index]`{known.at} sorts the indices {often(calls)}, and adds gradients in that "
+            f"order: {known.spent}.",
+            {"indices": calls, "backward_us": known.spent_us, "sorts_us": price.spent_us(kernels[sorts])},
+            _FIX,
+        )
+
+
+def _drawn(name: str, kernel: str) -> Drawing:
+    """A node (N) of the backward pass whose two kernels are a sort (S), and a sum (A)."""
+    return two_steps(
+        "[F ][I ][N    ][B ][Y                      ]",
+        gpu="  [K  ][K ][S            ][A    ][K   ]",
+        I=op("index", [10000, 64], [], launches="kernel"),
+        N=Ev(node(1, name).name, launches="kernel", times=2, args=node(1, name).args),
+        S=Ev(kernel, "kernel"),
+        A=Ev("indexing_backward_kernel", "kernel"),
+        B=Ev(node(2).name, launches="kernel", args=node(2).args),
+        Y=SYNC,
+        F=op("linear", [10000, 64], [64, 64], launches="kernel"),
+    )
+
+
+_SORT = "void cub::DeviceRadixSortOnesweepKernel<cub::DeviceRadixSortPolicy<long, long, int>>"
+
+EXAMPLES = [
+    Example(
+        "rows of nodes for each edge",
+        _drawn("IndexBackward0", _SORT),
+        saves_us=(0, 1800),
+        says=("`x[index]`",),
+    ),
+    Example("by index_select", _drawn("IndexSelectBackward0", "indexFuncLargeIndex"), saves_us=None),
+    Example("an embedding sorts, too", _drawn("EmbeddingBackward0", _SORT), saves_us=None, near_miss=True),
+]
