@@ -136,10 +136,12 @@ def _later(one: RankFile, rank: int, watch: Callable[[str], None] | None) -> Ite
 
 
 def _of_job(one: RankFile, world_size: int | None) -> RunRecord | None:
-    """What is known of the job as a whole, and of this rank alone its number."""
+    """What is known of the job as a whole, and of this rank its number and the digests of the script's files."""
     if one.run is None:
         return None
-    return msgspec.structs.replace(one.run, ranks=[RankRecord(rank=one.rank, world_size=world_size or 1)])
+    digests = one.record.file_digests if one.record else {}
+    mine = RankRecord(rank=one.rank, world_size=world_size or 1, file_digests=digests)
+    return msgspec.structs.replace(one.run, ranks=[mine])
 
 
 def _bytes(path: Place) -> bytes:

@@ -265,13 +265,15 @@ for _ in range(60):
 def test_findings_name_the_line_of_the_setting_first(tmp_path: Path, rule: str, mark: str) -> None:
     from advisor.cli import main
 
-    (tmp_path / "train.py").write_text(RULES)
+    # Anomaly detection takes so much of the step that the optimizer is a small part of it.
+    text = RULES if mark == "ANOMALY" else RULES.replace("torch.autograd.set_detect_anomaly(True)", "")
+    (tmp_path / "train.py").write_text(text)
     capture(tmp_path / "out", tmp_path / "train.py")
     main(["analyze", "--quiet", "--output", str(tmp_path / "report.json"), str(tmp_path / "out")])
     report = json.loads((tmp_path / "report.json").read_text("utf-8"))
     [outcome] = [one for one in report["outcomes"] if one["rule"] == rule]
     [finding] = outcome["findings"]
-    assert finding["where"][0]["line"] == line_of(RULES, mark), sys.version
+    assert finding["where"][0]["line"] == line_of(text, mark), sys.version
 
 
 MODELS = """
