@@ -93,7 +93,11 @@ def test_what_lies_between_steps_is_found_with_its_line(tmp_path: Path, kind: st
     assert done.status == 0, done.err
     spent, _ = map(float, done.out.split())
     others = {name: one.us / 1e6 for name, one in watched.loop.items() if name != "training"}
-    assert max(others, key=lambda name: others[name]) == part
+    most = watched.loop[max(others, key=lambda name: others[name])]
+    unsure_us = 2 * (most.error_us + watched.loop[part].error_us)
+    if most.id != part and most.us - watched.loop[part].us < unsure_us:
+        pytest.skip("on a busy machine samples are few: they do not tell which part is larger")
+    assert most.id == part
     assert 0.2 < others[part] <= spent + 0.1 * watched.loop_us / 1e6
     if not watched.loop[part].lines:
         pytest.skip("no sample fell between the steps: on a busy machine samples are dearer, and so rarer")
