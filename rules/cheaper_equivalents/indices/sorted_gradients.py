@@ -48,7 +48,7 @@ def check(
     min_share: float = 0.03,  # one call to change, which sums in another order: below 3 % it is not worth a trial
 ) -> Iterator[Finding]:
     if not price.on_device:
-        raise Missing("the trace has no device work; a CPU does not sort indices")
+        raise Missing(price.ops.device.why)  # a CPU does not sort indices
     events = trace.events
     nodes = np.flatnonzero(events.named(f"{AUTOGRAD_NODE}: IndexBackward") & price.ops.links.inside)
     kernels = price.ops.launched(nodes)
