@@ -85,6 +85,7 @@ from advisor.analyses.work.operands import (
     nodes_of,
     shapes_in,
     sizes,
+    times_gone_through,
 )
 from advisor.analyses.work.timing_runs import TimingRuns
 from advisor.computed import Missing
@@ -230,6 +231,7 @@ __all__ = [
     "sizes",
     "starts_in",
     "subtract",
+    "times_gone_through",
     "together",
     "total",
     "union",

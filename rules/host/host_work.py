@@ -31,7 +31,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from advisor.api import (
     BACKWARD,
@@ -64,6 +63,7 @@ from ..shared._slow_containers import in_container, slow_container
 from ..shared._vectorized import named_vectorize
 from ..shared._words import each_step, percent
 from ._gc_time import calls_collector, collected_us
+from ._host_work_examples import BESIDE, ONE, SOME, SOME_US, STEPS, asks, memory
 from ._messages import as_messages
 from ._periodic_python import now_and_then, python_ns
 from ._without_core import kept_waiting, without_core
@@ -192,126 +192,89 @@ def _nameless(us: float, price: Price) -> Finding:
     )
 
 
-_STEPS = """
-    step   [1                     ][2                     ]
-    cpu    [F   ][P      ][B      ][F   ][P      ][B      ]
-    """
-_SOME = """
-    step   [1      ][2                 ][3      ][4      ][5                 ][6      ][7      ]
-    cpu    [F ][B  ][F ][P        ][B  ][F ][B  ][F ][B  ][F ][P        ][B  ][F ][B  ][F ][B  ]
-    """
-_ONE = """
-    step   [1      ][2                 ][3      ][4      ][5      ][6      ][7      ]
-    cpu    [F ][B  ][F ][P        ][B  ][F ][B  ][F ][B  ][F ][B  ][F ][B  ][F ][B  ]
-    """
-_BESIDE = {
-    "timed_steps": 20,
-    "timed_us": 1e6,
-    "loop_cpu_us": 650_000.0,
-    "loop_queued_us": 340_000.0,
-    "threads": [{"name": "Thread-1", "cpu_us": 3e5, "file": "train.py", "line": 12, "function": "produce"}],
-}
-_SOME_US = {"unprofiled_us": [900.0, 900.0, 2000.0, 900.0] * 5}
-
-
-def _asks(children_us: float) -> dict[str, Any]:
-    """A run whose loop sends messages at line 31, and whose eight processes work so long in 100 steps."""
-    here = {"file": "train.py", "package": "multiprocessing", "hits": 40, "stretches": 40}
-    samples = [{"kind": "step", "line": 31, **here}, {"kind": "start", "line": 9, **here}]
-    vitals = {"timed_steps": 100, "timed_us": 240_000.0, "children": 8, "children_cpu_us": children_us}
-    return {"run": {"samples": samples}, "vitals": vitals}
-
-
-def _memory(length: int, **changes: object) -> dict[str, Any]:
-    """A replay memory that line 31 draws from."""
-    known = {"file": "train.py", "line": 31, "function": "sample", "name": "self.memory", "kind": "deque"}
-    made = {"made": {"file": "train.py", "line": 12}, "operation": "draw", "often": 64.0}
-    return {"containers": [known | made | {"length": length} | changes]}
-
-
 EXAMPLES = [
     Example(
         "a replay memory that is a long deque",
-        draw(_STEPS, us=100, P=Ev("train.py(31): sample"), F=FORWARD, B=BACKWARD),
-        facts=_memory(400_000, read_us=11.0),
+        draw(STEPS, us=100, P=Ev("train.py(31): sample"), F=FORWARD, B=BACKWARD),
+        facts=memory(400_000, read_us=11.0),
         saves_us=(680, 1000),
         says=("train.py:31 draws entries from the deque `self.memory` of 400,000, made at train.py:12",),
         fixes=("used as a ring",),
     ),
     Example(
         "a search of a list",
-        draw(_STEPS, us=100, P=Ev("train.py(31): sample"), F=FORWARD, B=BACKWARD),
-        facts=_memory(50_000, kind="list", operation="search", often=1.0),
+        draw(STEPS, us=100, P=Ev("train.py(31): sample"), F=FORWARD, B=BACKWARD),
+        facts=memory(50_000, kind="list", operation="search", often=1.0),
         saves_us=(240, 1000),
         says=("searches the list `self.memory`",),
         fixes=("Search a set",),
     ),
     Example(
         "a short deque, of which the draws take little of the line",
-        draw(_STEPS, us=100, P=Ev("train.py(31): sample"), F=FORWARD, B=BACKWARD),
-        facts=_memory(2_000),
+        draw(STEPS, us=100, P=Ev("train.py(31): sample"), F=FORWARD, B=BACKWARD),
+        facts=memory(2_000),
         saves_us=(620, 1000),
         fixes=("Use tensor ops",),
         near_miss=True,
     ),
     Example(
         "a loop over the samples in the middle of the step",
-        draw(_STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        draw(STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
         saves_us=(620, 1000),
         says=("`accuracy`", "train.py:31"),
     ),
     Example(
         "the same where the collector stopped other steps than these for long",
-        draw(_STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        draw(STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
         facts={"steps": {"unprofiled_us": [2400.0] * 100}, "gc_pauses_us": [80_000.0] * 3},
         saves_us=(620, 1000),
         says=("`accuracy`",),
     ),
     Example(
         "a function that `np.vectorize` calls for each element",
-        draw(_STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        draw(STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
         facts={"settings": {"set_at": {"vectorize accuracy": {"file": "train.py", "line": 9}}}},
         saves_us=(620, 1000),
         says=("`np.vectorize` calls `accuracy` once for each element",),
     ),
     Example(
         "a line that calls the collector, whose pauses are another rule's",
-        draw(_STEPS, us=100, P=Ev("train.py(31): on_step_end"), F=FORWARD, B=BACKWARD),
+        draw(STEPS, us=100, P=Ev("train.py(31): on_step_end"), F=FORWARD, B=BACKWARD),
         facts={"settings": {"set_at": {"gc.collect": {"file": "train.py", "line": 31}}}},
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "the same where a thread of the script's had the core that the loop was ready for",
-        draw(_STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
-        facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": _BESIDE},
+        draw(STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": BESIDE},
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "a loop that sleeps until a thread of the script's has the batch",
-        draw(_STEPS, us=100, P=Ev("train.py(31): batches"), F=FORWARD, B=BACKWARD),
-        facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": _BESIDE | {"loop_queued_us": 100_000.0}},
+        draw(STEPS, us=100, P=Ev("train.py(31): batches"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": BESIDE | {"loop_queued_us": 100_000.0}},
         saves_us=(620, 1000),
         says=("`batches`",),
     ),
     Example(
         "messages to processes that do little",
-        draw(_STEPS, us=100, P=Ev("train.py(31): ask"), F=FORWARD, B=BACKWARD),
-        facts=_asks(20_000.0),
+        draw(STEPS, us=100, P=Ev("train.py(31): ask"), F=FORWARD, B=BACKWARD),
+        facts=asks(20_000.0),
         saves_us=(600, 1000),
         says=("in messages to other processes", "8 of them use 200 µs"),
     ),
     Example(
         "messages to processes that do as much as the loop waits",
-        draw(_STEPS, us=100, P=Ev("train.py(31): ask"), F=FORWARD, B=BACKWARD),
-        facts=_asks(400_000.0),
+        draw(STEPS, us=100, P=Ev("train.py(31): ask"), F=FORWARD, B=BACKWARD),
+        facts=asks(400_000.0),
         saves_us=(0, 1000),
         says=("8 of them use 4 ms",),
     ),
     Example(
         "one call of a library in a small step",
-        draw(_STEPS, us=10, P=Ev("train.py(31): cut"), F=FORWARD, B=BACKWARD),
+        draw(STEPS, us=10, P=Ev("train.py(31): cut"), F=FORWARD, B=BACKWARD),
         saves_us=None,
         near_miss=True,
     ),
@@ -346,28 +309,28 @@ EXAMPLES = [
     ),
     Example(
         "two steps of seven that write a checkpoint",
-        draw(_SOME, us=100, P=Ev("train.py(31): save"), F=FORWARD, B=BACKWARD),
-        facts={"steps": _SOME_US},
+        draw(SOME, us=100, P=Ev("train.py(31): save"), F=FORWARD, B=BACKWARD),
+        facts={"steps": SOME_US},
         saves_us=(130, 300),
         says=("in a few of the steps",),
     ),
     Example(
         "the same where others had the core in those steps, as the system counted without the profiler",
-        draw(_SOME, us=100, P=Ev("train.py(31): save"), F=FORWARD, B=BACKWARD),
-        facts={"steps": _SOME_US, "vitals": {"loop_queued_us": 5500.0, "timed_steps": 20}},
+        draw(SOME, us=100, P=Ev("train.py(31): save"), F=FORWARD, B=BACKWARD),
+        facts={"steps": SOME_US, "vitals": {"loop_queued_us": 5500.0, "timed_steps": 20}},
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "one step of seven, as in all steps that were timed: an agent that plays before it learns",
-        draw(_ONE, us=100, P=Ev("train.py(31): play"), F=FORWARD, B=BACKWARD),
+        draw(ONE, us=100, P=Ev("train.py(31): play"), F=FORWARD, B=BACKWARD),
         facts={"steps": {"unprofiled_us": [900.0, 900.0, 2000.0, 900.0, 900.0, 900.0, 900.0] * 5}},
         saves_us=(90, 160),
         says=("in a few of the steps (one in 7)", "train.py:31"),
     ),
     Example(
         "one step of seven, as in none that was timed",
-        draw(_ONE, us=100, P=Ev("train.py(31): play"), F=FORWARD, B=BACKWARD),
+        draw(ONE, us=100, P=Ev("train.py(31): play"), F=FORWARD, B=BACKWARD),
         facts={"steps": {"unprofiled_us": [900.0] * 35}},
         saves_us=None,
         near_miss=True,

@@ -15,7 +15,7 @@ from msgspec import Struct
 from advisor.api import Fix, RankRecord, RunPart, Source, WatchedRun
 
 from ..shared._places import set_at
-from ._run_parts import lines_of
+from ._run_parts import MOST_PLACES, lines_of
 
 
 class Interval(Struct, frozen=True):
@@ -27,9 +27,6 @@ class Interval(Struct, frozen=True):
 
     setting: str
     frameworks: Mapping[str, tuple[tuple[str, ...], Callable[[int, float], str]]]
-
-
-_MOST_PLACES = 4
 
 
 def _trainer(steps: int, in_epoch: float) -> str:
@@ -72,7 +69,7 @@ def places_of(part: RunPart, record: RankRecord | None, interval: Interval) -> t
     lines, settings = lines_of(part), record.settings if record else None
     if _framework(record) in frameworks:
         return (*set_at(settings, *frameworks[_framework(record)][0], name), *lines)
-    return tuple(dict.fromkeys((*lines[:1], *set_at(settings, name), *lines[1:])))[:_MOST_PLACES]
+    return tuple(dict.fromkeys((*lines[:1], *set_at(settings, name), *lines[1:])))[:MOST_PLACES]
 
 
 def worded(fix: Fix, record: RankRecord | None, interval: Interval, run: WatchedRun, now: int, then: int) -> Fix:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from advisor.api import Finding, Fix, RunPart, Saving, Severity, Source, WatchedRun, duration
 
 # The line to change, that which it stands before, what repeats it, and where the time passes.
-_MOST_PLACES = 4
+MOST_PLACES = 4
 
 
 def is_known(part: RunPart | None, run: WatchedRun, min_share: float) -> bool:
@@ -24,7 +24,7 @@ def lines_of(part: RunPart) -> tuple[Source, ...]:
     """
     costly = [line for line in part.lines if line.us > part.us / 10]
     every = (at for line in costly for at in (line.guard, line.source, line.loop, line.inner) if at is not None)
-    return tuple(dict.fromkeys(every))[:_MOST_PLACES]
+    return tuple(dict.fromkeys(every))[:MOST_PLACES]
 
 
 def narrowed(part: RunPart, us: float) -> RunPart:

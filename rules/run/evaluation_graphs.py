@@ -41,10 +41,7 @@ from ..shared._places import place
 from ..shared._words import percent
 from ._evaluation_calls import facts_of_calls
 from ._run_examples import TRAINS, run_of, sample
-from ._run_parts import finding_of, is_known, narrowed, saving_of, watched
-
-# Calls that are named, and their loops.
-_MOST_PLACES = 4
+from ._run_parts import MOST_PLACES, finding_of, is_known, narrowed, saving_of, watched
 
 
 def check(
@@ -68,7 +65,7 @@ def check(
             return
         part = narrowed(part, sum(one.us for one in recorded))
         places = (at for one in recorded for at in (one.source, one.defined, one.loop) if at)
-        where = tuple(dict.fromkeys(places))[:_MOST_PLACES]
+        where = tuple(dict.fromkeys(places))[:MOST_PLACES]
         said = f"the model that is called{place(where[0])} is in evaluation mode with gradients enabled"
     found = finding_of(
         run,

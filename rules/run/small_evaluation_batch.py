@@ -30,12 +30,11 @@ from ..shared._places import place
 from ..shared._words import percent, plural
 from ._evaluation_calls import facts_of_calls
 from ._evaluation_loaders import MIN_SHARE, place_of, run_facts, trained_batch
-from ._run_parts import finding_of, is_known, lines_of, narrowed, watched
+from ._run_parts import MOST_PLACES, finding_of, is_known, lines_of, narrowed, watched
 
 # A batch of an eighth: from there on most of what a sample costs is the fixed cost of a batch where that is large.
 _SMALL = 8
 # The call, the loop around it, and where the training calls that.
-_MOST_PLACES = 4
 
 
 def check(
@@ -97,7 +96,7 @@ def _of_calls(run: WatchedRun, part: RunPart, calls: EvaluationCalls, min_share:
             "medium",
         )
         where = (one.source, *((one.loop,) if one.loop else ()), *lines_of(part))
-        yield replace(found, where=tuple(dict.fromkeys(where))[:_MOST_PLACES])
+        yield replace(found, where=tuple(dict.fromkeys(where))[:MOST_PLACES])
         return
 
 

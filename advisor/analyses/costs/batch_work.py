@@ -17,12 +17,12 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.line_costs import LineCosts
 from advisor.analyses.step.deprofiled import Deprofiled
 from advisor.analyses.work.op_work import NUMBER_BYTES, Shape, flops, has_batch, product_bytes, shapes, traffic
+from advisor.analyses.work.operands import times_gone_through
 from advisor.calibration.calibration import Calibration
 from advisor.computed import Missing
 from advisor.constants import constant
 from advisor.trace.events import Category, Ints, Mask, Trace
 from advisor.trace.numbers import numbered
-from advisor.trace.op_names import AUTOGRAD_NODE
 
 # What a matrix product or convolution may take besides its work: dispatch, packing, waking threads.
 _OP_US = constant("calls.product_us").value
@@ -159,7 +159,7 @@ def work_us(host: Host, batch: int) -> tuple[float, float]:
     else, and what looks like fixed cost is waiting for a core. And where each sample has a backward pass through all of
     the batch: then work grows faster than the batch.
     """
-    passes = _passes_of_a_graph(host)
+    passes = max(times_gone_through(host.trace.events, host.steps)[1].tolist(), default=0)
     # The training itself may go through it once more.
     if passes >= max(batch, _FEW_PASSES) and passes % batch <= 1:
         raise Missing(
@@ -197,17 +197,6 @@ def work_us(host: Host, batch: int) -> tuple[float, float]:
             "explains: the machine was busy with other work; run again when it is idle"
         )
     return slow_us / host.steps.count, fast_us / host.steps.count
-
-
-def _passes_of_a_graph(host: Host) -> int:
-    """How often a step runs the backward pass of one forward op, the op of which it does that most often."""
-    events = host.trace.events
-    step = host.steps.step_of(events.start_ns)
-    rows = np.flatnonzero(events.named(AUTOGRAD_NODE) & (events.sequence >= 0) & (step >= 0))
-    if not len(rows):
-        return 0
-    ops = np.stack([step[rows], events.forward_thread[rows], events.sequence[rows]], axis=1)
-    return int(np.unique(ops, axis=0, return_counts=True)[1].max())
 
 
 def _growing_sizes(host: Host, batch: int, calls: list[_Calls]) -> set[int]:

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from advisor.analyses.base.steps import Steps
 from advisor.trace.events import Events
+from advisor.trace.op_names import AUTOGRAD_NODE
 
 Ints = npt.NDArray[np.int64]
 
@@ -64,6 +66,17 @@ def shapes_in(dims: Sequence[object]) -> Iterator[str]:
 def backward_of(events: Events, rows: Ints) -> Ints:
     """The autograd nodes that ops inside these events recorded: the outermost ones, in order of start."""
     return np.unique(_nodes_by_row(events, rows)[1])
+
+
+def times_gone_through(events: Events, steps: Steps) -> tuple[Ints, Ints]:
+    """Nodes of the backward pass in the steps, and how often each step runs the node of the same forward op."""
+    step = steps.step_of(events.start_ns)
+    rows: Ints = np.flatnonzero(events.named(AUTOGRAD_NODE) & (events.sequence >= 0) & (step >= 0))
+    if not len(rows):
+        return rows, rows
+    ops = np.stack([step[rows], events.forward_thread[rows], events.sequence[rows]], axis=1)
+    _, index, times = np.unique(ops, axis=0, return_inverse=True, return_counts=True)
+    return rows, times[index.ravel()]
 
 
 def nodes_of(events: Events, ops: Ints, rows: Ints) -> Ints:

@@ -104,8 +104,8 @@ def settings(source: str) -> dict[str, Any]:
         ("ids = tokenizer(\n    texts,\n    padding='max_length',\n)", "padding", 3),
         ("batch = tokenizer.encode_plus(text, pad_to_max_length=True)", "padding", 1),
         ("trainer = Trainer(max_epochs=4, val_check_interval=10)", "val_check_interval", 1),
-        ("batch = 4\nparser.add_argument('--eval-every', default=50)", "evaluation_every", 2),
-        ("batch = 4\nconfig = dict(checkpoint_interval=5)", "checkpoint_every", 2),
+        ("parser.add_argument('--eval-every', default=50)", "evaluation_every", 1),
+        ("config = dict(checkpoint_interval=5)", "checkpoint_every", 1),
     ],
 )
 def test_settings_that_only_the_text_tells(text: str, setting: str, line: int) -> None:
@@ -115,10 +115,10 @@ def test_settings_that_only_the_text_tells(text: str, setting: str, line: int) -
 @pytest.mark.parametrize(
     ("text", "setting"),
     [
-        ("batch = 4\neval_every = 5\nrun(eval_every=7)", "evaluation_every"),  # two numbers
-        ("batch = 4\ntest_size = 5", "evaluation_every"),  # none of how often
+        ("eval_every = 5\nrun(eval_every=7)", "evaluation_every"),  # two numbers
+        ("test_size = 5", "evaluation_every"),  # none of how often
         ("ids = tokenizer(texts, padding='longest', max_length=64)", "padding"),
-        ("batch = 4\nvalues = 3\nsave_total_limit = 2", "checkpoint_every"),
+        ("values = 3\nsave_total_limit = 2", "checkpoint_every"),
     ],
 )
 def test_what_is_not_clear_is_not_told(text: str, setting: str) -> None:

@@ -34,6 +34,7 @@ _INTERVALS = {
     "evaluation_every": re.compile(_OFTEN.format("eval|val|test"), re.IGNORECASE),
     "checkpoint_every": re.compile(_OFTEN.format("save|ckpt|checkpoint|snapshot"), re.IGNORECASE),
 }
+_SAYS_OFTEN = re.compile("every|interval|freq|period|steps", re.IGNORECASE)
 # How often a number may pass from one name to another: `args.batch_size` to `bs` to `batch_size`.
 _MOST_NAMES = 3
 
@@ -107,7 +108,7 @@ class ScriptText:
     def intervals(self) -> dict[str, Place]:
         """Where it is said how often the script evaluates and saves: the only line that gives such a name a number."""
         places: dict[str, set[tuple[str, int]]] = defaultdict(set)
-        for one in self._given if any("batch" in text for text in self.sources.values()) else ():
+        for one in self._given if any(map(_SAYS_OFTEN.search, self.sources.values())) else ():
             for name in (name for name, words in _INTERVALS.items() if one.number and words.fullmatch(one.name)):
                 places[name].add((one.file, one.line))
         return {name: _place(*at.pop()) for name, at in places.items() if len(at) == 1}

@@ -26,7 +26,6 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.api import (
-    AUTOGRAD_NODE,
     Category,
     Drawing,
     Ev,
@@ -38,11 +37,12 @@ from advisor.api import (
     backward_of,
     dims_of,
     sizes,
+    times_gone_through,
 )
 
-from ..cheaper_equivalents._equivalent import Equivalent, worth
-from ..shared._examples import node, op, two_steps
-from ..shared._words import count
+from ...shared._examples import node, op, two_steps
+from ...shared._words import count
+from .._equivalent import Equivalent, worth
 
 Ints = npt.NDArray[np.int64]
 
@@ -65,7 +65,7 @@ def check(
     *,
     min_share: float = 0.03,  # a function to rewrite for one sample, which less than 3 % of the step does not justify
 ) -> Iterator[Finding]:
-    rows, times = _gone_through(price)
+    rows, times = times_gone_through(price.ops.events, price.ops.steps)
     parts, batches, passes = [], [], 0
     for batch, outputs in sorted(_read_apart(price)):
         # The training goes through the graph once more where the Jacobian is part of its loss.
@@ -106,18 +106,6 @@ def _read_apart(price: Price) -> set[tuple[int, int]]:
         for shape in shapes
         if len(shape) == _DIMENSIONS and shape[first] == shape[again] >= _LEAST_BATCH
     }
-
-
-def _gone_through(price: Price) -> tuple[Ints, Ints]:
-    """Nodes of the backward pass, and how often the step runs that of the same forward op."""
-    events = price.ops.events
-    step = price.ops.steps.step_of(events.start_ns)
-    rows = np.flatnonzero(events.named(AUTOGRAD_NODE) & (events.sequence >= 0) & (step >= 0))
-    if not len(rows):
-        return rows, rows
-    ops = np.stack([step[rows], events.forward_thread[rows], events.sequence[rows]], axis=1)
-    _, index, times = np.unique(ops, axis=0, return_inverse=True, return_counts=True)
-    return rows, times[index.ravel()]
 
 
 def _mask(price: Price, rows: Ints) -> npt.NDArray[np.bool_]:
