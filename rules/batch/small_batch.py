@@ -31,6 +31,7 @@ from advisor.api import (
     BACKWARD,
     ELEMENTWISE,
     GEMM,
+    NEXT_WORKERS,
     BatchSplit,
     Breakdown,
     Ev,
@@ -38,12 +39,14 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Loader,
     Missing,
     OptimizerWork,
     PeakMemory,
     Price,
     RankRecord,
     Saving,
+    Scale,
     Training,
     draw,
     duration,
@@ -86,7 +89,8 @@ def check(
     # Communication belongs to the rules exposed-communication and host-backend.
     talk_us = scale.scaled(_communication_us(breakdown, price.ops.events)) * fewer
     # A device's exposed communication is one of them: what is fixed is a part of what this rule claims.
-    most_us = scale.scaled(price.measured_us(_claims(breakdown.on_device))) * fewer
+    claims, handed_us = _claims(breakdown.on_device), _handed_over_us(breakdown, scale, facts)
+    most_us = (scale.scaled(price.measured_us(claims)) + handed_us) * fewer
     low_us, high_us = (min(max(us - talk_us, 0.0), most_us) for us in (low_us, high_us))
     if target <= batch or low_us < min_gain * scale.step_us:
         return
@@ -99,6 +103,7 @@ def check(
     slow *= min(1.0, scale.step_us / mean_us)
     now = batch / mean_us * 1e6
     fast = min(fast, batch / max(scale.step_us - high_us, 1.0) * 1e6)
+    slow = min(slow, fast)
     least, most = (percent(min(us / fewer / scale.step_us, 1.0)) for us in (low_us, high_us))
     of = unit(price, batch) if facts is None or not facts.batch_size else "sample"
     memory_known = breakdown.on_device is False or (memory is not None and device.memory_bytes is not None)
@@ -133,7 +138,7 @@ def check(
             "per_sample_us": list(split.per_sample_us),
         },
         fix=_fix(of, passes, larger_batch(batch, target, facts, optimizer_name(work, record), added_up)),
-        claims=_claims(breakdown.on_device),
+        claims=(*claims, "input") if handed_us else claims,
         at_most="high" if memory_known else "medium",
     )
 
@@ -172,6 +177,14 @@ def _communication_us(breakdown: Breakdown, events: Events) -> float:
     return sum(breakdown.us_in(part, talking) for part in _claims(True) if part.startswith("idle_"))
 
 
+def _handed_over_us(breakdown: Breakdown, scale: Scale, facts: Loader | None) -> float:
+    """What a step without a device waits for workers beyond the loading of its samples: it is paid once a batch."""
+    if breakdown.on_device or facts is None or not facts.num_workers or facts.sample_us is None:
+        return 0.0
+    loaded_us = (facts.batch_size or 0) * facts.sample_us + (facts.collate_us or 0.0)
+    return max(scale.scaled(breakdown.us("input")) - loaded_us, 0.0)
+
+
 def _per_second(rate: float) -> str:
     """A rate with two digits that count."""
     rounded = float(f"{rate:.2g}")
@@ -197,11 +210,16 @@ _STEPS = """
     cpu    [F        ]        [O     ] [F        ]        [O     ]
     cpu 2             [B     ]                    [B     ]
     """
+_HANDED_OVER = """
+    step   [1                                     ][2                                     ]
+    cpu    [D          ][F        ]        [O     ] [D          ][F        ]        [O     ]
+    cpu 2                         [B     ]                                  [B     ]
+    """
 _OPTIMIZER = Ev("Optimizer.step#SGD.step", "user_annotation")
 
 
-def _known(batch: int) -> dict[str, object]:
-    loader = {"batch_size": batch, "num_workers": 0, "sample_us": 20.0, "dataset_size": 2000}
+def _known(batch: int, num_workers: int = 0) -> dict[str, object]:
+    loader = {"batch_size": batch, "num_workers": num_workers, "sample_us": 20.0, "dataset_size": 2000}
     return {"settings": {"cores": 2, "threads": 2}, "loaders": [loader]}
 
 
@@ -217,6 +235,13 @@ EXAMPLES = [
         draw(_STEPS, us=25, F=_layer(4, 256), B=_backward(4, 256), O=_OPTIMIZER),
         facts=_known(4),
         saves_us=(480, 650),
+        says=("batch_size=", "samples/s instead of"),
+    ),
+    Example(
+        "four samples that workers hand over for longer than they load them",
+        draw(_HANDED_OVER, us=25, D=NEXT_WORKERS, F=_layer(4, 256), B=_backward(4, 256), O=_OPTIMIZER),
+        facts=_known(4, num_workers=1),
+        saves_us=(700, 870),
         says=("batch_size=", "samples/s instead of"),
     ),
     Example(
