@@ -26,6 +26,8 @@ class Drains(Struct, frozen=True, eq=False):
     begin_ns   start of the innermost op around it, else of the call: a blocking copy and the wait for it are one
     waited_ns  how long the work that was queued before `begin_ns` kept the host; 0 where the queue was empty already
     until_ns   start of the next device work that is not part of a blocking op: the queue is filled again
+    to_device  whether its op copies to the device, and nothing back: `x.to(device)` and `y.to("cpu")` are one op, but
+               what can be done about them differs
     named      whether the call blocks whatever happens: only these are counted, since a count must not hang on timing
     """
 
@@ -34,6 +36,7 @@ class Drains(Struct, frozen=True, eq=False):
     begin_ns: Ints
     waited_ns: Ints
     until_ns: Ints
+    to_device: Mask
     named: Mask
 
     @classmethod
@@ -46,12 +49,13 @@ class Drains(Struct, frozen=True, eq=False):
         call = call[~_of_profiler(events, call, nesting)]
         outer = nesting.outer_op[call]
         op = np.where(outer >= 0, outer, call)
+        to_device = _to_device(events, links, nesting, op)
         parent = nesting.parent[call]
         inner = np.where((parent >= 0) & events.of(Category.CPU_OP)[np.maximum(parent, 0)], parent, call)
         begin, end = events.start_ns[inner], events.end_ns[call]
         work = np.flatnonzero(trace.device_work)
         if not len(work) or not len(call):
-            return cls(call, op, begin, np.zeros(len(call), np.int64), end, blocking[call])
+            return cls(call, op, begin, np.zeros(len(call), np.int64), end, to_device, blocking[call])
         # What was queued before: the latest end among the work that was launched before the op began.
         launch = links.launch[work]
         queued = np.where(launch >= 0, events.start_ns[np.maximum(launch, 0)], events.start_ns[work])
@@ -62,7 +66,16 @@ class Drains(Struct, frozen=True, eq=False):
         waited = np.clip(np.minimum(pending, end) - begin, 0, None)
         waited[waited < LEAST_WAIT_NS] = 0
         refilled = _refilled(events, work, links, inner, begin + waited)
-        return cls(call, op, begin, waited, refilled, blocking[call])
+        return cls(call, op, begin, waited, refilled, to_device, blocking[call])
+
+
+def _to_device(events: Events, links: Links, nesting: Nesting, op: Ints) -> Mask:
+    """Whether each of these ops, or calls outside of ops, launches copies to the device and no other copies."""
+    copies = np.flatnonzero(events.of(Category.MEMCPY) & (links.launch >= 0))
+    launch = links.launch[copies]
+    owner = np.where(nesting.outer_op[launch] >= 0, nesting.outer_op[launch], launch)
+    there = events.named("HtoD")[copies]
+    return np.isin(op, owner[there]) & ~np.isin(op, owner[~there])
 
 
 def _late_reads(events: Events, links: Links, nesting: Nesting, blocking: Mask) -> Mask:

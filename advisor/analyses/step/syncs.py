@@ -47,7 +47,8 @@ class Syncs(Struct, frozen=True, eq=False):
 
     count   per step, of those that always block (`Drains.named`)
     us      time blocked, µs per step
-    sites   by op and line, those with the most idle time after them first, then by time blocked
+    sites   by op, line, and whether they copy to the device; those with the most idle time after them first, then by
+            time blocked
     """
 
     count: float
@@ -69,11 +70,11 @@ class Syncs(Struct, frozen=True, eq=False):
             stalled = overlap_of_each(drained, until, idle.intervals["idle_sync"])
             then_idle = overlap_of_each(drained, until, idle.explained)
         idle_steps = idle.steps_count if idle is not None else steps.of_window
-        groups: dict[tuple[str, Source | None], list[int]] = {}
+        groups: dict[tuple[str, Source | None, bool], list[int]] = {}
         for i, row in enumerate(drains.op):
-            groups.setdefault((events.text(row), lines.where_op(int(row))), []).append(i)
+            groups.setdefault((events.text(row), lines.where_op(int(row)), bool(drains.to_device[i])), []).append(i)
         sites = []
-        for (op, where), members in groups.items():
+        for (op, where, _), members in groups.items():
             rows = np.array(members)
             back = np.minimum(stalled[rows], drains.waited_ns[rows])
             sites.append(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from advisor.analyses.step.blocking_calls import Drains
 from advisor.api import (
     D2H_PAGEABLE,
     GEMM,
@@ -17,6 +18,7 @@ from advisor.api import (
     NEXT_WORKERS,
     SYNC,
     TO,
+    TO_BLOCKING,
     Breakdown,
     Ev,
     GpuIdle,
@@ -357,37 +359,38 @@ def test_work_that_was_queued_before_the_recording_waits_for_no_host() -> None:
     assert (found.by_cause_us["idle_unknown"], found.nobodys_us) == (3_000, 3_000)
 
 
+def kineto(name: str, cat: str, start: float, dur: float, correlation: int = 0, **args: object) -> dict[str, object]:
+    args |= {"correlation": correlation} if correlation else {}
+    tid = 7 if cat in ("kernel", "gpu_memcpy") else 1
+    where = {"device": 0, "stream": 7} if tid == 7 else {}
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": 1,
+        "tid": tid,
+        "ts": start,
+        "dur": dur,
+        "args": args | where,
+    }
+
+
 @pytest.mark.parametrize("returns_late", [True, False])
 def test_a_read_into_unpinned_memory_that_returned_late_was_a_wait(returns_late: bool) -> None:
     """704 bytes behind a kernel of 400 µs: the copy takes 5 µs, and the call that made it as long as the kernel."""
-
-    def row(name: str, cat: str, start: float, dur: float, correlation: int = 0, **args: object) -> dict[str, object]:
-        args |= {"correlation": correlation} if correlation else {}
-        tid = 7 if cat in ("kernel", "gpu_memcpy") else 1
-        where = {"device": 0, "stream": 7} if tid == 7 else {}
-        return {
-            "ph": "X",
-            "cat": cat,
-            "name": name,
-            "pid": 1,
-            "tid": tid,
-            "ts": start,
-            "dur": dur,
-            "args": args | where,
-        }
 
     rows = []
     for step in range(2):
         at, key = 1000.0 * step, 10 * step
         rows += [
-            row(f"ProfilerStep#{step}", "user_annotation", at, 1000),
-            row("cudaLaunchKernel", "cuda_runtime", at + 10, 5, key + 1),
-            row("gemm", "kernel", at + 20, 400, key + 1),
-            row("aten::copy_", "cpu_op", at + 30, 410 if returns_late else 20),
-            row("cudaMemcpyAsync", "cuda_runtime", at + 35, 400 if returns_late else 10, key + 2),
-            row("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", at + 425, 5, key + 2, bytes=704),
-            row("cudaLaunchKernel", "cuda_runtime", at + 600, 5, key + 3),
-            row("gemm", "kernel", at + 610, 300, key + 3),
+            kineto(f"ProfilerStep#{step}", "user_annotation", at, 1000),
+            kineto("cudaLaunchKernel", "cuda_runtime", at + 10, 5, key + 1),
+            kineto("gemm", "kernel", at + 20, 400, key + 1),
+            kineto("aten::copy_", "cpu_op", at + 30, 410 if returns_late else 20),
+            kineto("cudaMemcpyAsync", "cuda_runtime", at + 35, 400 if returns_late else 10, key + 2),
+            kineto("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", at + 425, 5, key + 2, bytes=704),
+            kineto("cudaLaunchKernel", "cuda_runtime", at + 600, 5, key + 3),
+            kineto("gemm", "kernel", at + 610, 300, key + 3),
         ]
     known = analysed({"traceEvents": rows})
     syncs = known.get(Syncs)
@@ -395,3 +398,47 @@ def test_a_read_into_unpinned_memory_that_returned_late_was_a_wait(returns_late:
     assert [(site.op, round(site.us)) for site in syncs.sites] == ([("aten::copy_", 400)] if returns_late else [])
     idle = known.get(GpuIdle).by_cause_us["idle_sync"]
     assert idle == pytest.approx(610 - 430 if returns_late else 0, abs=ABOUT)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "calls"),
+    [(H2D_PAGEABLE, D2H_PAGEABLE, [1, 1]), (H2D_PAGEABLE, H2D_PAGEABLE, [2]), (D2H_PAGEABLE, D2H_PAGEABLE, [2])],
+)
+def test_copies_to_the_device_and_from_it_are_two_places(first: Ev, second: Ev, calls: list[int]) -> None:
+    """`x.to(device)` and `mask.to("cpu")` are the same op; without lines only what they copy tells them apart."""
+    drawing = draw(
+        """
+        step   [1                                 ][2                                 ]
+        cpu    [T     ]   [F ][U          ]        [T     ]   [F ][U          ]
+        gpu 7   [A   ]        [K      ][B ]         [A   ]        [K      ][B ]
+        """,
+        us=100,
+        T=TO_BLOCKING,
+        U=TO_BLOCKING,
+        F="aten::linear",
+        K=GEMM,
+        A=first,
+        B=second,
+    )
+    assert [site.calls for site in analysed(drawing).get(Syncs).sites if site.op == "aten::to"] == calls
+
+
+def test_an_op_that_copies_both_ways_does_not_count_as_one_to_the_device() -> None:
+    """`tensor.index_put_` with a mask and a tensor of the host: no loader's memory is what it waits for."""
+    rows = []
+    for step in range(2):
+        at, key = 1000.0 * step, 10 * step
+        rows += [
+            kineto(f"ProfilerStep#{step}", "user_annotation", at, 1000),
+            kineto("cudaLaunchKernel", "cuda_runtime", at + 10, 5, key + 1),
+            kineto("gemm", "kernel", at + 20, 400, key + 1),
+            kineto("aten::to", "cpu_op", at + 30, 420),
+            kineto("cudaMemcpyAsync", "cuda_runtime", at + 35, 5, key + 2),
+            kineto("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", at + 421, 5, key + 2, bytes=704),
+            kineto("cudaMemcpyAsync", "cuda_runtime", at + 45, 5, key + 3),
+            kineto("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", at + 428, 5, key + 3, bytes=8),
+            kineto("cudaStreamSynchronize", "cuda_runtime", at + 55, 385),
+        ]
+    drains = analysed({"traceEvents": rows}).get(Drains)
+    assert len(drains.call)
+    assert not drains.to_device.any()
