@@ -33,37 +33,29 @@ from advisor.api import (
     BACKWARD,
     FORWARD,
     GEMM,
-    Category,
     Ev,
-    Events,
     Example,
     Finding,
     Fix,
     Lines,
-    Links,
     Nesting,
     Price,
     Settings,
     StepOps,
     Trace,
     draw,
-    shapes,
 )
 
 from ..shared._places import often, set_at
 from ..shared._words import each_step
-from ._attention_cost import SOFTMAX, cost_of, fused
+from ._attention_cost import cost_of, fused
 from ._attention_words import in_transformers
+from ._attentions import attentions
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 CONFIRMED = "real trace: TimeSformer with attention op by op on an H100; measured pairs on a CPU"
-
-# From product to softmax and from softmax to product, in calls of the user's or a module's code: scale, mask, dropout,
-# casts, each perhaps with views around it.
-_NEAR = 8
-_PRODUCTS = ("aten::bmm", "aten::baddbmm")
 
 
 def check(
@@ -74,7 +66,7 @@ def check(
     *,
     min_share: float = 0.03,  # one call instead of four, and rounding changes: below 3 % of the step noise hides it
 ) -> Iterator[Finding]:
-    found = _attentions(recorded.trace, recorded.nesting, recorded.links)
+    found = attentions(recorded.trace, recorded.nesting, recorded.links)
     if not found:
         return
     cost = cost_of(recorded, found, price.on_device)
@@ -133,55 +125,6 @@ def _drops_out(trace: Trace, nesting: Nesting, found: Sequence[Ints]) -> bool:
     between[np.concatenate([rows[1:-1] for rows in found])] = True
     dropping = events.exactly("aten::native_dropout", "aten::bernoulli_")
     return bool((nesting.ancestor(between)[dropping] >= 0).any())
-
-
-def _attentions(trace: Trace, nesting: Nesting, links: Links) -> list[Ints]:
-    """Rows of each attention: first product, the calls between (ops that no other op called), second product."""
-    events = trace.events
-    if not events.exactly(*SOFTMAX).any():
-        return []
-    backward = nesting.ancestor(events.named("autograd::engine::evaluate_function")) >= 0
-    outer = nesting.outer_op
-    ops = events.of(Category.CPU_OP) & links.inside & ~backward
-    calls = np.flatnonzero(ops & (outer == np.arange(len(events))))
-    calls = calls[np.argsort(events.thread[calls], kind="stable")]
-    # For each call the product and the softmax in it, -1 where it has none.
-    product, softmax = (_within(events, ops & events.exactly(*names), outer)[calls] for names in (_PRODUCTS, SOFTMAX))
-    products = np.flatnonzero(product >= 0)
-    found = []
-    for at in np.flatnonzero((softmax >= 0) & (product < 0)).tolist():
-        behind = int(np.searchsorted(products, at))
-        if behind == 0 or behind == len(products):
-            continue
-        before, after = int(products[behind - 1]), int(products[behind])
-        if at - before > _NEAR or after - at > _NEAR or events.thread[calls[before]] != events.thread[calls[after]]:
-            continue
-        scores, weighted = int(product[before]), int(product[after])
-        if _of_one_matrix(events, scores, int(softmax[at]), weighted):
-            found.append(np.array([scores, *calls[before + 1 : after].tolist(), weighted], np.int64))
-    return found
-
-
-def _within(events: Events, rows: Mask, outer: Ints) -> Ints:
-    """For each event the last of these rows that it is the outermost op of, -1 where there is none."""
-    found = np.full(len(events), -1, np.int64)
-    mine = np.flatnonzero(rows)
-    found[outer[mine]] = mine
-    return found
-
-
-def _of_one_matrix(events: Events, scores: int, softmax: int, weighted: int) -> bool:
-    """Whether a product makes the matrix that the softmax reads and another uses; yes where shapes are unknown."""
-    if min(events.dims[scores], events.dims[softmax], events.dims[weighted]) < 0:
-        return True
-    made, read, used = (
-        [one for one in shapes(events.dims_table[events.dims[row]]) if len(one) > 1]
-        for row in (scores, softmax, weighted)
-    )
-    if len(made) < 2 or not read or not used:
-        return True
-    size = read[0][-2:]
-    return [made[-2][-2], made[-1][-1]] == size and used[-2][-2:] == size
 
 
 _SCORES = Ev("aten::bmm")

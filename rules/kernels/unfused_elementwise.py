@@ -29,6 +29,7 @@ from advisor.api import (
     FORWARD,
     GEMM,
     SYNC,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -42,6 +43,7 @@ from advisor.api import (
     Steps,
     Trace,
     Treatment,
+    backward_of,
     draw,
     duration,
     edits,
@@ -50,6 +52,7 @@ from advisor.api import (
 from ..shared._op_loops import op_loops
 from ..shared._repeated_heads import repeated_heads
 from ..shared._words import count, percent
+from ._attentions import attentions
 
 CONFIRMED = "real traces: Qwen generation on an H100, 60 % of its work in such kernels; ResNets and others far below"
 
@@ -105,12 +108,15 @@ def check(
 
 
 def _one_by_one(price: Price) -> Ints:
-    """Kernels of loops over lists of tensors, which a compiled model does not contain, and copies that repeat heads.
-
-    One of those writes keys, the next values: neither reads what the other wrote.
+    """Kernels of loops over lists of tensors, which a compiled model does not contain; copies that repeat heads, one of
+    which writes keys, the next values, so that neither reads what the other wrote; and attention op by op, for which
+    there is one op (unfused-attention).
     """
+    ops = price.ops
     rows = [loop.rows for loop in op_loops(price)]
-    return np.concatenate([price.ops.launched(one) for one in (*rows, repeated_heads(price.ops)[0])])
+    inside = [one[1:-1] for one in attentions(ops.trace, ops.nesting, ops.links)]
+    behind = backward_of(ops.events, np.concatenate(inside)) if inside else np.empty(0, np.int64)
+    return np.concatenate([ops.launched(one) for one in (*rows, repeated_heads(ops)[0], *inside, behind)])
 
 
 def _runs(trace: Trace, links: Links, others: Ints) -> tuple[Ints, Ints]:
@@ -131,6 +137,26 @@ def _runs(trace: Trace, links: Links, others: Ints) -> tuple[Ints, Ints]:
 _ROOT = Ev("void at::native::vectorized_elementwise_kernel<4, at::native::rsqrt_kernel_cuda>", "kernel", times=4)
 _MEAN = Ev("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float>>>", "kernel")
 _OPS = Ev("aten::mul", times=7)
+
+
+def _between_products(last: str) -> Drawing:
+    return draw(
+        """
+        step   [1                            ][2                            ]
+        cpu    [Q][M][S][V][W                ][Q][M][S][V][W                ]
+        gpu 7    [K    ][E        ][P    ][K ]  [K    ][E        ][P    ][K ]
+        """,
+        us=100,
+        Q="aten::bmm",
+        M=Ev("aten::mul", times=3),
+        S=last,
+        V="aten::bmm",
+        W=SYNC,
+        E=Ev(_ROOT.name, "kernel", times=3),
+        P=Ev("void (anonymous namespace)::cunn_SoftMaxForward<8, float, float, float>", "kernel"),
+        K=GEMM,
+    )
+
 
 EXAMPLES = [
     Example(
@@ -167,6 +193,18 @@ EXAMPLES = [
         ),
         saves_us=None,
         near_miss=True,
+    ),
+    Example(
+        "a scale, a mask and a cast between the products of attention: for all of it there is one op",
+        _between_products("aten::_softmax"),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the same between products of which none is of attention",
+        _between_products("aten::abs"),
+        saves_us=(0, 1400),
+        says=("sequences of 3",),
     ),
     Example(
         "two additions of small account",
