@@ -15,8 +15,8 @@ can be moved out of such a loop; sums, running maxima and tables that iterations
 
 With a device what counts is how long it waits while the host is in such a loop, in runs of ops of neighboring lines; a
 loop that the device hides costs nothing. Which iterations depend on each other is not observed there. Loops of a few
-elementwise ops or norms over a list of tensors, such as a moving average of the weights, are detected from the ops
-alone; their small kernels cost the device time as well.
+elementwise ops or norms over a list of tensors, such as a moving average of the weights, and recurrent cells that each
+take their part of a sequence, are detected from the ops alone; their small kernels cost the device time as well.
 
 ## Why it costs time
 Each op costs a few microseconds of Python and dispatch, regardless of its size. A loop over samples, time steps,
@@ -50,6 +50,7 @@ from advisor.api import (
     GEMM,
     Block,
     CallSites,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -71,6 +72,7 @@ from advisor.api import (
 from ..shared._loop_saving import NOT_SEEN, loop_saving
 from ..shared._places import called_at
 from ..shared._words import count, each_step
+from ._cells_in_turn import cells_in_turn
 from ._device_loops import DeviceLoop, device_loops
 from ._tensor_by_tensor import Priced, over_tensors
 
@@ -131,7 +133,7 @@ def _beside_a_device(priced: Priced, lines: Lines, min_share: float) -> Iterator
     price = priced.price
     loops, why = _by_lines(price, lines)
     seen = np.concatenate([loop.rows for loop in loops]) if loops else np.empty(0, int)
-    by_ops = list(over_tensors(priced, lines, seen, min_share))
+    by_ops = [*cells_in_turn(price, lines, seen, min_share), *over_tensors(priced, lines, seen, min_share)]
     if why and not by_ops:
         raise Missing(why)
     yield from by_ops
@@ -211,6 +213,22 @@ def _average(weight: list[int]) -> Ev:
     return Ev("aten::mul_", times=40, launches="kernel", dims=[weight, []], dtypes=["float", "Scalar"])
 
 
+def _cells(view: str) -> Drawing:
+    part = Ev(view, times=40, launches="")
+    cell = Ev("aten::lstm_cell", times=40, launches="kernel")
+    return draw(
+        """
+        step   [1                     ][2                     ]
+        cpu    [V  ][L           ]     [V  ][L           ]
+        gpu 7       [E            ]         [E            ]
+        """,
+        us=50,
+        V=part,
+        L=cell,
+        E=Ev(GEMM.name, "kernel", times=40, fill=0.6),
+    )
+
+
 _ON_HOST = """
     step   [1                     ][2                     ]
     cpu    [L           ][B      ]  [L           ][B      ]
@@ -276,6 +294,20 @@ EXAMPLES = [
         draw(_AVERAGED, us=50, F=_FORWARD_ONLY, L=_average(_SMALL_WEIGHT), E=_AVERAGES, K=GEMM),
         saves_us=(0, 800),
         says=("`mul_` 40 times a step, tensor by tensor",),
+    ),
+    Example(
+        "a cell for each of forty parts of a sequence, of which no line is known",
+        _cells("aten::select"),
+        saves_us=(0, 800),
+        says=("`lstm_cell` 40 times a step",),
+        fixes=("nn.LSTM",),
+    ),
+    Example(
+        "forty cells whose input is no part of a tensor: each turn makes that of the next",
+        _cells("aten::view"),
+        saves_us=None,
+        near_miss=True,
+        skipped="advisor run",
     ),
     Example(
         "the same of large weights, whose kernels move what they must",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from .eleventh_set_rows import Roofline, elementwise, foreach, kernel
+from .eleventh_set_rows import Roofline, elementwise, foreach, kernel, node
 from .kineto import inputs
 from .layers import REDUCE, Tape, back, dense, fused_adamw
 from .twelfth_set_pictures import small
@@ -108,13 +108,13 @@ def stepped(rt: Framed, fixed: bool) -> None:
                 run = ((cell.format("backward"), 1.4 * core),)
                 rt.grad("ThnnFusedLstmCellBackward0", numbers[2], "aten::_thnn_fused_lstm_cell_backward_impl", run=run)
                 for number in reversed(numbers[:2]):
-                    rt.grad("AddmmBackward0", number, "aten::mm", run=((RTX3090.names[1], us),), us=8)
-                    rt.op("aten::mm", run=((RTX3090.names[1], us),), gap=1, us=8)
-                    rt.op("aten::sum", run=((REDUCE, 4),), gap=1, us=6)
-                    for _ in range(2):
-                        name = "torch::autograd::AccumulateGrad"
-                        with rt.span(f"autograd::engine::evaluate_function: {name}", us=3), rt.span(name, us=2):
-                            rt.op("aten::add_", run=((kernel("add", 3), RTX3090.moves(4 * wide * wide * 12)),), gap=0)
+                    with node(rt, "AddmmBackward0", number):
+                        for _ in range(2):
+                            rt.op("aten::mm", run=((RTX3090.names[1], us),), gap=1, us=8)
+                        rt.op("aten::sum", run=((REDUCE, 4),), gap=1, us=6)
+                        for size in (wide, 1):  # gradients of a weight and a bias that all turns share
+                            run = ((kernel("add", 3), RTX3090.moves(48 * wide * size)),)
+                            rt.op("aten::add", run=run, gap=1)
 
             tape.append(backward)
     if not fixed:

@@ -1,0 +1,110 @@
+"""Recurrent cells that a loop calls for one part of a sequence after the other, told by their ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import BACKWARD, Finding, Fix, Lines, Price, backward_of, edits
+
+from ..shared._words import count, each_step
+
+Ints = npt.NDArray[np.int64]
+
+_CELLS = {
+    "aten::lstm_cell": "LSTM",
+    "aten::gru_cell": "GRU",
+    "aten::rnn_tanh_cell": "RNN",
+    "aten::rnn_relu_cell": "RNN",
+}
+# What each turn takes its part with: what a loop makes for itself, as a decoder does, no op over all turns can know.
+_PARTS = ("aten::select", "aten::slice", "aten::narrow")
+# Fewer turns nobody rewrites a loop for.
+_TURNS = 16
+# Of two products of a cell, with its input and with its state, the state's alone stays in each turn; of the four of its
+# backward pass (for both, the gradient of what goes in and that of the weight), the gradient of the state.
+_AHEAD, _BEHIND = 1 / 2, 1 / 4
+_HOW = (
+    "high: in each turn only the product with the state and the cell itself stay, and the host only launches; "
+    "low: nothing, as other work may hide the loop, and where each turn depends on what was chosen before, all stays"
+)
+
+
+def cells_in_turn(price: Price, lines: Lines, seen: Ints, min_share: float) -> Iterator[Finding]:
+    """Runs of cells and of views between them, which take so much of the step.
+
+    seen: rows of loops that are known already.
+    """
+    events, ops = price.ops.events, price.ops
+    rows = _runs(price)
+    rows = rows[~np.isin(rows, seen)]
+    if not len(rows):
+        return
+    behind = backward_of(events, rows)
+    spent_us = price.spent_us(np.concatenate((rows, behind)))
+    if spent_us < min_share * ops.steps.step_us:
+        return
+    launched = [ops.launched(one) for one in (rows, behind)]
+    of_cell = [events.named("_cell_")[one] for one in launched]
+    most = [
+        edits.scale(launched[0][~of_cell[0]], _AHEAD),
+        edits.scale(launched[1][~of_cell[1]], _BEHIND),
+        edits.scale(np.concatenate((rows, behind)), _launching(price, rows, behind)),
+    ]
+    saving = price.saving([], most, (), _HOW)
+    if saving.high_us < min_share * price.scale.step_us:
+        return
+    name = events.text(int(rows[0]))
+    where = lines.where_op(int(rows[0]))
+    calls = len(rows) / ops.steps.count
+    yield Finding(
+        message=(
+            f"A loop runs `{name.removeprefix('aten::')}` {count(calls)} times a step, each on its part of a tensor: "
+            f"{each_step(price, spent_us)}{', with the backward pass' if len(behind) else ''}."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"times": calls, "op": name, "cells_us": spent_us},
+        fix=_fix(_CELLS[name]),
+        at_most="medium",  # whether what a turn reads was there before the loop, its ops do not say
+    )
+
+
+def _launching(price: Price, *ops: Ints) -> float:
+    """The share of these ops that calls of the runtime take: what an op that does all turns still has to do."""
+    events, rows = price.ops.events, np.concatenate(ops)
+    launch = np.unique(price.ops.links.launch[np.concatenate([price.ops.launched(one) for one in ops])])
+    return min(float(events.dur_ns[launch].sum()) / max(float(events.dur_ns[rows].sum()), 1.0), 1.0)
+
+
+def _fix(kind: str) -> Fix:
+    state, states = ("(h, c)", "h, c") if kind == "LSTM" else ("h", "h")
+    return Fix(
+        f"Call `nn.{kind}` once for the whole sequence",
+        "numerics",
+        f"for t in range(len(x)):\n    {states} = cell(x[t], {state})\n    out.append(h)",
+        f"out, {state} = layer(x, {state})  # layer: nn.{kind}, the cell's weights as weight_ih_l0, weight_hh_l0 …",
+    )
+
+
+def _runs(price: Price) -> Ints:
+    """The cells of runs in which nothing else launches work, that take parts of a tensor, in so many turns."""
+    events, ops = price.ops.events, price.ops
+    backward = events.named(BACKWARD.name.split(":")[0])
+    rows = ops.outermost
+    rows = rows[ops.nesting.ancestor(backward)[rows] < 0]
+    if not len(rows):
+        return rows
+    cell, part = events.exactly(*_CELLS)[rows], events.exactly(*_PARTS)[rows]
+    works = np.zeros(len(events), bool)
+    launch = ops.links.launch[np.flatnonzero(ops.trace.device_work & (ops.links.launch >= 0))]
+    outer = ops.nesting.outer_op[launch]
+    works[outer[outer >= 0]] = True
+    step = ops.links.step[rows]
+    ends = np.append(False, step[1:] != step[:-1]) | (works[rows] & ~cell & ~part)
+    run = np.cumsum(ends)
+    turns, parts = (np.bincount(run, weights=one) for one in (cell, part))
+    long = (turns >= _TURNS) & (parts >= _TURNS)
+    return rows[cell & long[run]]
