@@ -27,8 +27,8 @@ _TURNS = 16
 # backward pass (for both, the gradient of what goes in and that of the weight), the gradient of the state.
 _AHEAD, _BEHIND = 1 / 2, 1 / 4
 _HOW = (
-    "high: in each turn only the product with the state and the cell itself stay, and the host only launches; "
-    "low: nothing, as other work may hide the loop, and where each turn depends on what was chosen before, all stays"
+    "high: in each iteration only the product with the state and the cell itself stay, and the host only launches; "
+    "low: nothing, as other work may hide the loop, and its input may be what the iteration before made"
 )
 
 

@@ -303,7 +303,7 @@ EXAMPLES = [
         fixes=("nn.LSTM",),
     ),
     Example(
-        "forty cells whose input is no part of a tensor: each turn makes that of the next",
+        "forty cells whose input is no part of a tensor: each iteration makes that of the next",
         _cells("aten::view"),
         saves_us=None,
         near_miss=True,

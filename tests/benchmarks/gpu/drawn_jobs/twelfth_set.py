@@ -8,7 +8,7 @@ Trainer, torchvision's references, diffusers' examples, CleanRL, DCGAN, vLLM. Re
 shapes or none, rows of steps or none, one window cut at either end, rank 0 of several.
 
 What they cost, ms of a step (`drawn_traces.py` computes it): adapted 318 of 1,023, starved 227 of 346, detected 6.7 of
-120.4, diffused 124 of 555 (by TF32; bf16 gains more), recommended 10.1 of 15.4, stepped 22.5 of 36.5, served 1.9 of
+120.4, diffused 124 of 555 (by TF32; bf16 gains more), recommended 10.1 of 15.4, stepped 17.1 of 31.1, served 1.9 of
 10.8, segmented 7.8 of 142.4, tabular 6.2 of 7.9, reduced 39.9 of 805.5, played 62.2 of 177.8 (environments six times as
 fast). Of `cut` the whole steps take 686. Besides: the losses of adapted and reduced go over logits in fp32 op by op,
 the optimizer of tabular is one of lists, what the loop of played launches is small.
