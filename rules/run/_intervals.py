@@ -21,12 +21,12 @@ from ._run_parts import MOST_PLACES, lines_of
 class Interval(Struct, frozen=True):
     """How often something happens.
 
-    setting     the line that gives a name of the script's a number, as `Settings.set_at` names it
-    frameworks  by framework its arguments, the one that counts first, and its call for so many steps, and in an epoch
+    setting     the line that says how often, as `Settings.set_at` names it
+    frameworks  by framework its call for so many steps, and in an epoch
     """
 
     setting: str
-    frameworks: Mapping[str, tuple[tuple[str, ...], Callable[[int, float], str]]]
+    frameworks: Mapping[str, Callable[[int, float], str]]
 
 
 def _trainer(steps: int, in_epoch: float) -> str:
@@ -38,47 +38,35 @@ def _trainer(steps: int, in_epoch: float) -> str:
 EVALUATIONS = Interval(
     "evaluation_every",
     {
-        "lightning": (("val_check_interval", "check_val_every_n_epoch"), _trainer),
-        "transformers": (
-            ("eval_steps", "eval_strategy"),
-            lambda steps, _: f'TrainingArguments(..., eval_strategy="steps", eval_steps={steps})',
-        ),
+        "lightning": _trainer,
+        "transformers": lambda steps, _: f'TrainingArguments(..., eval_strategy="steps", eval_steps={steps})',
     },
 )
 CHECKPOINTS = Interval(
     "checkpoint_every",
     {
-        "lightning": (
-            ("every_n_train_steps",),
-            lambda steps, _: f"ModelCheckpoint(..., every_n_train_steps={steps})",
-        ),
-        "transformers": (
-            ("save_steps", "save_strategy"),
-            lambda steps, _: f'TrainingArguments(..., save_strategy="steps", save_steps={steps})',
-        ),
+        "lightning": lambda steps, _: f"ModelCheckpoint(..., every_n_train_steps={steps})",
+        "transformers": lambda steps, _: f'TrainingArguments(..., save_strategy="steps", save_steps={steps})',
     },
 )
 
 
 def places_of(part: RunPart, record: RankRecord | None, interval: Interval) -> tuple[Source, ...]:
-    """Where to change how often: a framework's argument, or the script's condition and the number that it is given.
+    """Where to change how often: the lines that a part of the run passes in, and the line that says how often.
 
-    After it the lines that a part of the run passes in.
+    That comes first where a framework runs the loop; else the script's condition does.
     """
-    name, frameworks = interval.setting, interval.frameworks
-    lines, settings = lines_of(part), record.settings if record else None
-    if _framework(record) in frameworks:
-        return (*set_at(settings, *frameworks[_framework(record)][0], name), *lines)
-    return tuple(dict.fromkeys((*lines[:1], *set_at(settings, name), *lines[1:])))[:MOST_PLACES]
+    lines, said = lines_of(part), set_at(record.settings if record else None, interval.setting)
+    if _framework(record) in interval.frameworks:
+        return (*said, *lines)
+    return tuple(dict.fromkeys((*lines[:1], *said, *lines[1:])))[:MOST_PLACES]
 
 
 def worded(fix: Fix, record: RankRecord | None, interval: Interval, run: WatchedRun, now: int, then: int) -> Fix:
     """The fix with the framework's call in place of a condition in the loop. now, then: steps from one to the next."""
-    if _framework(record) not in interval.frameworks:
-        return fix
-    call, in_epoch = interval.frameworks[_framework(record)][1], run.steps / (run.epochs + 1)
-    return replace(fix, before=call(now, in_epoch), after=call(then, in_epoch))
+    call, in_epoch = interval.frameworks.get(_framework(record)), run.steps / (run.epochs + 1)
+    return replace(fix, before=call(now, in_epoch), after=call(then, in_epoch)) if call else fix
 
 
 def _framework(record: RankRecord | None) -> str:
-    return (record.settings.framework or "") if record and record.settings else ""
+    return (record.settings.framework or "") if record else ""

@@ -148,7 +148,7 @@ EXAMPLES = [
         | {
             "settings": {
                 "framework": "lightning",
-                "set_at": {"val_check_interval": {"file": "train.py", "line": 12}},
+                "set_at": {"evaluation_every": {"file": "train.py", "line": 12}},
             }
         },
         saves_us=(55_000, 65_000),

@@ -103,7 +103,19 @@ def settings(source: str) -> dict[str, Any]:
         ("import gc\ngc.collect()", "gc.collect", 2),
         ("ids = tokenizer(\n    texts,\n    padding='max_length',\n)", "padding", 3),
         ("batch = tokenizer.encode_plus(text, pad_to_max_length=True)", "padding", 1),
-        ("trainer = Trainer(max_epochs=4, val_check_interval=10)", "val_check_interval", 1),
+        ("trainer = Trainer(max_epochs=4, val_check_interval=10)", "evaluation_every", 1),
+        ("size = 0.25\ntrainer = Trainer(val_check_interval=size)", "evaluation_every", 2),
+        (
+            "a = TrainingArguments(\n    'kept', eval_steps=c.often,\n    eval_strategy='steps',\n)",
+            "evaluation_every",
+            2,
+        ),
+        (
+            "p.add_argument('--save-steps', default=50)\na = TrainingArguments('kept', save_steps=p.n)",
+            "checkpoint_every",
+            1,
+        ),
+        ("saver = ModelCheckpoint(every_n_train_steps=n)", "checkpoint_every", 1),
         ("parser.add_argument('--eval-every', default=50)", "evaluation_every", 1),
         ("config = dict(checkpoint_interval=5)", "checkpoint_every", 1),
     ],
@@ -116,6 +128,7 @@ def test_settings_that_only_the_text_tells(text: str, setting: str, line: int) -
     ("text", "setting"),
     [
         ("eval_every = 5\nrun(eval_every=7)", "evaluation_every"),  # two numbers
+        ("run(save_strategy='steps')\nrun(save_strategy='epoch')", "checkpoint_every"),  # either
         ("test_size = 5", "evaluation_every"),  # none of how often
         ("ids = tokenizer(texts, padding='longest', max_length=64)", "padding"),
         ("values = 3\nsave_total_limit = 2", "checkpoint_every"),

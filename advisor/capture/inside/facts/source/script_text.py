@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -28,13 +28,20 @@ _ARGUMENTS = "TrainingArguments"
 _POSITIONS = {"dataset": 0, "batch_size": 1, "num_workers": 5}
 # Names of a batch's size: `batch_size`, `train_batch_size`, `per_device_batch`, `BATCH`; not those of an evaluation.
 _BATCH_SIZE = re.compile(r"(?!.*(eval|val|test))(\w+_)?(batch(_?size)?|bs|bsz)", re.IGNORECASE)
-# How often the script evaluates and saves, by the name of a number: `eval_every`, `val_check_interval`, `save_steps`.
+# How often the script evaluates and saves: the name of a number (`eval_every`, `val_check_interval`, `save_steps`), and
+# arguments of frameworks, whatever they are given.
 _OFTEN = r"(\w*_)?({})\w*_(every|interval|freq|frequency|period|steps)(_n_epochs?)?"
 _INTERVALS = {
-    "evaluation_every": re.compile(_OFTEN.format("eval|val|test"), re.IGNORECASE),
-    "checkpoint_every": re.compile(_OFTEN.format("save|ckpt|checkpoint|snapshot"), re.IGNORECASE),
+    "evaluation_every": (
+        re.compile(_OFTEN.format("eval|val|test"), re.IGNORECASE),
+        ("val_check_interval", "check_val_every_n_epoch", "eval_steps", "eval_strategy"),
+    ),
+    "checkpoint_every": (
+        re.compile(_OFTEN.format("save|ckpt|checkpoint|snapshot"), re.IGNORECASE),
+        ("every_n_train_steps", "save_steps", "save_strategy"),
+    ),
 }
-_SAYS_OFTEN = re.compile("every|interval|freq|period|steps", re.IGNORECASE)
+_SAYS_OFTEN = re.compile("every|interval|freq|period|steps|strategy", re.IGNORECASE)
 # How often a number may pass from one name to another: `args.batch_size` to `bs` to `batch_size`.
 _MOST_NAMES = 3
 
@@ -93,9 +100,9 @@ class ScriptText:
                 lines[name].add((file, node.lineno))  # type: ignore[attr-defined]
         # A call of `.double()` says more than a mention of float64, a switch more than a call of what it switches on.
         known = {FIRST_OF.get(name, name): at for name, at in sorted(lines.items(), key=lambda one: one[0] in FIRST_OF)}
-        found = {name: _place(*at.pop()) for name, at in known.items() if len(at) == 1 and is_set(name)}
-        every = self.penalty_interval()
-        return found | self.batch_sizes() | self.intervals() | ({"penalty_every": every} if every else {})
+        found = {name: _only(at) for name, at in known.items() if is_set(name)}
+        found |= {"penalty_every": self.penalty_interval(), **self.batch_sizes(), **self.intervals()}
+        return {name: place for name, place in found.items() if place}
 
     def batch_sizes(self) -> dict[str, Place]:
         """Where a name such as `batch_size` is given a number, by that number: `batch_size 8`; once in all files."""
@@ -103,35 +110,38 @@ class ScriptText:
         for one in self._given if any("batch" in text for text in self.sources.values()) else ():
             if one.number and _BATCH_SIZE.fullmatch(one.name):
                 places[f"batch_size {one.number}"].add((one.file, one.line))
-        return {name: _place(*at.pop()) for name, at in places.items() if len(at) == 1}
+        return {name: _only(at) for name, at in places.items()}
 
     def intervals(self) -> dict[str, Place]:
-        """Where it is said how often the script evaluates and saves: the only line that gives such a name a number."""
-        places: dict[str, set[tuple[str, int]]] = defaultdict(set)
-        for one in self._given if any(map(_SAYS_OFTEN.search, self.sources.values())) else ():
-            for name in (name for name, words in _INTERVALS.items() if one.number and words.fullmatch(one.name)):
-                places[name].add((one.file, one.line))
-        return {name: _place(*at.pop()) for name, at in places.items() if len(at) == 1}
+        """Where it is said how often the script evaluates and saves.
+
+        The only line that gives such a name a number; else the only one that gives a framework's argument anything.
+        """
+        given = self._given if any(map(_SAYS_OFTEN.search, self.sources.values())) else ()
+        found: dict[str, Place] = {}
+        for setting, (numbers, arguments) in _INTERVALS.items():
+            ways = [[one for one in given if one.number and numbers.fullmatch(one.name)]]
+            ways += [[one for one in given if one.name == name] for name in arguments]
+            places = (_only((one.file, one.line) for one in way) for way in ways)
+            found[setting] = next(filter(None, places), {})
+        return found
 
     def training_arguments(self) -> Place:
         """The only call of Transformers' TrainingArguments or of a class named after it; empty where several are."""
         calls = (one for one in self.nodes(_ARGUMENTS) if isinstance(one[1], ast.Call))
-        found = {(file, node.lineno) for file, node in calls if last_name(node.func).endswith(_ARGUMENTS)}  # type: ignore[attr-defined]
-        return _place(*found.pop()) if len(found) == 1 else {}
+        return _only((file, node.lineno) for file, node in calls if last_name(node.func).endswith(_ARGUMENTS))  # type: ignore[attr-defined]
 
     def penalty_interval(self) -> Place:
         """Where the interval of a gradient penalty is given the number 1; empty if none is, or several are."""
         if not any(penalty_interval.WORD in text for text in self.sources.values()):
             return {}
         every = penalty_interval.names(node for _, node in self.nodes(""))
-        found = {(one.file, one.line) for one in self._given if one.name in every and one.number == 1}
-        return _place(*found.pop()) if len(found) == 1 else {}
+        return _only((one.file, one.line) for one in self._given if one.name in every and one.number == 1)
 
     def registered(self, name: str) -> Place:
         """Where a module registers the buffer or parameter of that name, or makes it an attribute; empty if unknown."""
         nodes = self.nodes(name)
-        found = {(file, node.lineno) for file, node in nodes if _registers(node, name)}  # type: ignore[attr-defined]
-        return _place(*found.pop()) if len(found) == 1 else {}
+        return _only((file, node.lineno) for file, node in nodes if _registers(node, name))  # type: ignore[attr-defined]
 
     def number(self, value: int, argument: str, call: Place) -> Place:
         """Where the number that a call is given for an argument stands as a number in the text; empty where unknown.
@@ -151,14 +161,13 @@ class ScriptText:
         passed = self._passed(argument, call)
         if passed is None:
             return {}
-        if _is(passed, value):
+        if _number(passed) == value:
             return _place(call["file"], passed.lineno)
         names = {last_name(passed)} - {""}
         given = self._given if names else []
         for _ in range(_MOST_NAMES):
             names |= {one.other for one in given if one.name in names and one.other}
-        found = {(one.file, one.line) for one in given if one.name in names and one.number == value}
-        return _place(*found.pop()) if len(found) == 1 else {}
+        return _only((one.file, one.line) for one in given if one.name in names and one.number == value)
 
     def dataset(self, call: Place) -> Place:
         """Where the dataset that a loader is given is made: the call that is passed, or assigned to the name passed.
@@ -178,13 +187,12 @@ class ScriptText:
 
     @cached_property
     def _given(self) -> list[_Given]:
-        """What every name of the files is given, as far as that is a number or another name."""
+        """What every name of the files is given."""
         found = ((file, one) for file, node in self.nodes("") for one in given(node))
-        every = (
-            _Given(name, file, at.lineno, last_name(value), value.value if _is_number(value) else None)  # type: ignore[attr-defined]
+        return [
+            _Given(name, file, at.lineno, last_name(value), _number(value))  # type: ignore[attr-defined]
             for file, (name, value, at) in found
-        )
-        return [one for one in every if one.other or one.number is not None]
+        ]
 
     def _passed(self, argument: str, call: Place) -> ast.expr | None:
         """What the innermost call around a line is given for an argument of a loader, by keyword or by position."""
@@ -202,7 +210,7 @@ class ScriptText:
 
 
 class _Given(NamedTuple):
-    """What a name is given at a line: another name, or a whole number."""
+    """What a name is given at a line: another name, a whole number, or anything else."""
 
     name: str
     file: str
@@ -230,6 +238,12 @@ def _place(file: str, line: int) -> Place:
     return {"file": file, "line": line, "function": ""}
 
 
+def _only(places: Iterable[tuple[str, int]]) -> Place:
+    """The place (file, line) that all of these are; empty where they are several, or none."""
+    found = set(places)
+    return _place(*found.pop()) if len(found) == 1 else {}
+
+
 def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
     return node.targets if isinstance(node, ast.Assign) else [node.target]
 
@@ -239,12 +253,9 @@ def _as_read(target: ast.expr) -> str:
     return ast.dump(target).replace("Store()", "Load()")
 
 
-def _is_number(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int
-
-
-def _is(node: ast.AST, value: int) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int and node.value == value
+def _number(node: ast.AST) -> int | None:
+    """The whole number that it is; None of anything else."""
+    return node.value if isinstance(node, ast.Constant) and type(node.value) is int else None
 
 
 def _covers(node: ast.Call, line: int) -> bool:

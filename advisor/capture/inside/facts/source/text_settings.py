@@ -8,16 +8,6 @@ from collections.abc import Iterator
 
 from .syntax import given, is_true, last_name
 
-# Arguments of frameworks: how often they evaluate and save.
-_INTERVALS = (
-    "val_check_interval",
-    "check_val_every_n_epoch",
-    "eval_steps",
-    "eval_strategy",
-    "every_n_train_steps",
-    "save_steps",
-    "save_strategy",
-)
 # One of these stands in a file that sets something.
 WORDS = (
     "set_num_threads",
@@ -33,7 +23,6 @@ WORDS = (
     "collect",
     "vectorize",
     "max_length",
-    *_INTERVALS,
 )
 _SETTINGS = (
     "threads",
@@ -83,16 +72,13 @@ def settings_of(node: ast.AST) -> Iterator[str]:
         yield "padding"
     if name := _vectorizes(node):
         yield f"{_VECTORIZE} {name}"
-    if isinstance(node, ast.keyword) and node.arg in _INTERVALS:
-        yield node.arg
     yield from (name for name, (backend, switch) in _SWITCHES.items() if _switches(backend, switch, node))
     yield from _variables(node)
 
 
 def is_set(name: str) -> bool:
     """A variable of the environment counts where it is set: the text of a branch that did not run tells nothing."""
-    known = name in _SETTINGS or name in _INTERVALS or name in os.environ
-    return known or name.startswith(f"{_VECTORIZE} ")
+    return name in _SETTINGS or name in os.environ or name.startswith(f"{_VECTORIZE} ")
 
 
 def _switches(backend: str, switch: str, node: ast.AST) -> bool:
