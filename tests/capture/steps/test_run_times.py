@@ -155,26 +155,25 @@ def test_an_instruction_without_a_line_is_where_its_function_begins() -> None:
     assert [line for _, line in stack] == [code.co_firstlineno]
 
 
-def test_the_loop_around_a_place_is_its_block(tmp_path: Path) -> None:
-    from advisor.capture.inside.steps.statements import block_of, of_file
+def test_the_loop_around_a_place_is_its_block() -> None:
+    from advisor.capture.inside.steps.statements import block_of, statements_of
 
     text = "for x in a:\n    step(x)\n    if x:\n        for y in b:\n            look(y)\n            count(y)\n"
-    ast.parse(text)
-    (tmp_path / "loop.py").write_text(text)
+    blocks = statements_of(ast.parse(text)).blocks
 
     class Here:
-        source = str(tmp_path / "loop.py")
+        line = step_line = 0
 
     found = []
     for line, step_line in ((6, 2), (5, 2), (2, 2), (6, 0)):
-        Here.line, Here.step_line = line, step_line  # type: ignore[attr-defined]
-        found.append(block_of(Here, of_file(Here.source).blocks))  # type: ignore[arg-type]
+        Here.line, Here.step_line = line, step_line
+        found.append(block_of(Here, blocks))  # type: ignore[arg-type]
     assert found == [4, 4, 2, 0]
 
 
-def test_the_if_that_says_how_often_is_the_guard(tmp_path: Path) -> None:
+def test_the_if_that_says_how_often_is_the_guard() -> None:
     """Not one that asks something else, not one that the training step is in as well, and not its `else`."""
-    from advisor.capture.inside.steps.statements import guard_of, of_file
+    from advisor.capture.inside.steps.statements import guard_of, statements_of
 
     lines = (
         "if x % 2:",
@@ -186,8 +185,7 @@ def test_the_if_that_says_how_often_is_the_guard(tmp_path: Path) -> None:
         "        else:",
         "            count(y)",
     )
-    (tmp_path / "loop.py").write_text("\n".join(lines) + "\n")
-    guards = of_file(str(tmp_path / "loop.py")).guards
+    guards = statements_of(ast.parse("\n".join(lines))).guards
 
     class Here:
         line = step_line = 0
@@ -208,18 +206,15 @@ def test_the_if_that_says_how_often_is_the_guard(tmp_path: Path) -> None:
         ("def labels(data):\n    return data.labels\n", 2, 0),
     ],
 )
-def test_what_repeats_a_call_below_a_place_is_its_loop(tmp_path: Path, text: str, line: int, loop: int) -> None:
+def test_what_repeats_a_call_below_a_place_is_its_loop(text: str, line: int, loop: int) -> None:
     """A comprehension repeats, too."""
-    from advisor.capture.inside.steps.statements import loop_of, of_file
-
-    source = tmp_path / "labels.py"
-    source.write_text(text)
+    from advisor.capture.inside.steps.statements import loop_of, statements_of
 
     class Here:
         step_line = 9
-        way = ((str(source), "labels.py", line, "labels"), (str(source), "labels.py", 99, "read"))
+        way = (("/labels.py", "labels.py", line, "labels"), ("/labels.py", "labels.py", 99, "read"))
 
-    known = {str(source): of_file(str(source))}
+    known = {"/labels.py": statements_of(ast.parse(text))}
     assert loop_of(Here, known) == (("labels.py", loop, "labels") if loop else ("", 0, ""))  # type: ignore[arg-type]
 
 

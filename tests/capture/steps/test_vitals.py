@@ -213,8 +213,9 @@ torch.save({{}}, "end.pt")
 )
 def test_lines_of_the_loop_that_save_are_read_from_its_text(inner: str, running: int, expected: list[int]) -> None:
     from advisor.capture.inside.facts.model.checkpoint_lines import _in_loops
+    from advisor.capture.inside.facts.source.syntax import parsed
 
-    assert _in_loops(LOOP.format(inner=inner), running) == expected
+    assert _in_loops(parsed(LOOP.format(inner=inner)), running) == expected
 
 
 @pytest.mark.parametrize(("folder", "lines"), [("mine", [5]), ("overlay/site-packages", [])])

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..facts.source.syntax import Trees
 from .code_marks import Codes
-from .loop_needs import Text, turns_apart
+from .loop_needs import turns_apart
 
 # (key of a function in `Codes`, the line that runs)
 At = tuple[int, int]
@@ -114,9 +115,8 @@ class ForwardPasses:
         if one.size in hits.sizes or len(hits.sizes) < _MOST_SIZES:
             hits.sizes[one.size] += 1
 
-    def record(self, codes: Codes, step: Sequence[At]) -> list[dict[str, Any]]:
+    def record(self, codes: Codes, step: Sequence[At], trees: Trees) -> list[dict[str, Any]]:
         """The part of run.json, the calls of most samples first. step: the way to the training step."""
-        text = Text()
         numbers: dict[int, int] = {}
         # Copied at once: samples are added on another thread.
         most = sorted(self.calls.copy().items(), key=lambda item: -item[1].hits)[:_MOST_WRITTEN]
@@ -132,7 +132,7 @@ class ForwardPasses:
                 "frames": round(hits.frames / hits.hits, 1),
                 "files": round(hits.files / hits.hits, 1),
                 "sizes": [list(size) for size, _ in Counter(dict(hits.sizes)).most_common()],
-                **(_loop(codes, way, text, step) if evaluates else {}),
+                **(_loop(codes, way, trees, step) if evaluates else {}),
             }
             for (way, module, evaluates), hits in most
         ]
@@ -157,10 +157,10 @@ def _first(codes: Codes, at: At) -> int:
     return 0 if code.co_name.startswith("<") else code.co_firstlineno
 
 
-def _loop(codes: Codes, way: Sequence[At], text: Text, step: Sequence[At]) -> dict[str, Any]:
+def _loop(codes: Codes, way: Sequence[At], trees: Trees, step: Sequence[At]) -> dict[str, Any]:
     """The innermost loop around the call, and whether its turns need nothing of each other."""
     for at in way:
-        found = turns_apart(text.of(codes.known[at[0]].code.co_filename), at[1])
+        found = turns_apart(trees.of(codes.known[at[0]].code.co_filename), at[1])
         if found is not None:
             first, last, apart = found
             if any(key == at[0] and first <= line <= last for key, line in step):

@@ -7,7 +7,6 @@ through the loop's body. The turns are apart if nothing of that reaches the call
 from __future__ import annotations
 
 import ast
-import linecache
 from collections.abc import Iterator
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -15,22 +14,6 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _Loop = ast.For | ast.AsyncFor | ast.While
 # A fixed point is reached after as many rounds as a chain of names has links.
 _MOST_ROUNDS = 20
-
-
-class Text:
-    """Syntax trees of files, as they were when Python read them; None of what is not Python's, or was changed since."""
-
-    def __init__(self) -> None:
-        self.trees: dict[str, ast.Module | None] = {}
-
-    def of(self, source: str) -> ast.Module | None:
-        """Of one file, parsed once."""
-        if source not in self.trees:
-            try:
-                self.trees[source] = ast.parse("".join(linecache.getlines(source)))
-            except (SyntaxError, ValueError):
-                self.trees[source] = None
-        return self.trees[source]
 
 
 def turns_apart(tree: ast.Module | None, line: int) -> tuple[int, int, bool] | None:

@@ -12,6 +12,7 @@ from statistics import median_low
 from time import perf_counter_ns
 from typing import Any
 
+from ..facts.source.syntax import Trees
 from .code_marks import FETCH, ITERATOR, WORKERS
 from .forward_passes import ForwardPasses, Passing
 from .run_totals import BETWEEN, END, LONG, MOST_PLACES, START, STEP, Totals
@@ -199,7 +200,7 @@ class RunTimes:
         """The part of run.json; None where no training step was seen. The run may go on."""
         if not self.totals.count[START]:
             return None
-        totals = self.totals.copy()
+        totals, trees = self.totals.copy(), Trees()
         if self.waiting:
             self._settle(totals)
         self._add(totals, END, perf_counter_ns() - self.last_ns, list(self.pending), self.tracker.count)
@@ -207,12 +208,12 @@ class RunTimes:
         return {
             "before_us": self.before_us,
             "ours_us": self.ours_ns / 1e3,
-            **totals.record(),
+            **totals.record(trees),
             "sampled": self.sampler.count,
             "sampling_us": self.sampler.spent_ns / 1e3,
             "evaluations": len(self.tracker.yields),
             "epochs": self.tracker.turns,
             "restarts": self.restarts,
             "trend": self.trend.record(),
-            "passes": self.passes.record(self.sampler.codes, self.step),
+            "passes": self.passes.record(self.sampler.codes, self.step, trees),
         }

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..facts.source.syntax import Trees
 from .stack_samples import Place
-from .statements import NONE, Statements, block_of, guard_of, loop_of, of_file
+from .statements import NONE, Statements, block_of, guard_of, loop_of, statements_of
 
 KINDS = START, STEP, LONG, BETWEEN, END = "start", "step", "long", "between", "end"
 
@@ -78,13 +79,13 @@ class Totals:
         for place, marks in places:
             self.hits.setdefault((kind, place, tuple(sorted(set(marks)))), Hits(0))
 
-    def record(self) -> dict[str, Any]:
+    def record(self, trees: Trees) -> dict[str, Any]:
         """The part of run.json: sums in µs, and the places with most samples."""
         most = sorted(self.hits.items(), key=lambda item: (item[1].hits > 0, -item[1].hits))
         left_out = self.left_out + sum(hits.hits for _, hits in most[_MOST_WRITTEN:])
         places = [place for (_, place, _), _ in most[:_MOST_WRITTEN] if place.step_line]
         sources = {source for place in places for source in (place.source, *(one[0] for one in place.way))}
-        known = {source: of_file(source) for source in sources}
+        known = {source: statements_of(trees.of(source)) for source in sources}
         return {
             "spent_us": {kind: ns / 1e3 for kind, ns in self.spent_ns.items()},
             "count": dict(self.count),

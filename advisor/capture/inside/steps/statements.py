@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import linecache
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -42,11 +41,9 @@ def body_of(statement: Statement) -> Span:
     return statement.body[0].lineno, max(one.end_lineno or one.lineno for one in statement.body)
 
 
-def of_file(source: str) -> Statements:
-    """The statements of a file as it was when Python read it; none if it is not Python's, or was changed since."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(source)))
-    except (SyntaxError, ValueError):
+def statements_of(tree: ast.Module | None) -> Statements:
+    """The statements of a file; none where it has no tree."""
+    if tree is None:
         return NONE
     found = Statements([], [], [], [])
     nodes = list(ast.walk(tree))

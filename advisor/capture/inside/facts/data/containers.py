@@ -89,7 +89,7 @@ class Containers:
         """The containers, with the keys of `record.Container`."""
         for one in self.found:
             if "made" not in one:
-                line = made_at(_last(one["name"]), one["kind"], self.text.sources.get(one["file"], ""))
+                line = made_at(_last(one["name"]), one["kind"], self.text.tree(one["file"]))
                 one["made"] = {"file": one["file"], "line": line} if line else None
         return self.found
 

@@ -7,13 +7,13 @@ running line that has such a call, else the loop around that.
 from __future__ import annotations
 
 import ast
-import linecache
 import sys
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
 from ...guards.user_code import file_of, foreign_folders
+from ..source.syntax import Trees
 
 # Names of functions and methods that write the state of a model; torch's, and those of the common frameworks.
 _SAVE = ("save", "save_checkpoint", "save_pretrained", "save_model", "save_state", "save_state_dict", "async_save")
@@ -22,26 +22,23 @@ _SAVERS = ("torch", "fabric", "accelerator", "trainer", "dcp", "torch.distribute
 
 def saves() -> list[dict[str, Any]]:
     """Places of such calls in the loops that run on this thread, the innermost loop that has any; none found: empty."""
-    foreign = foreign_folders()
+    foreign, trees = foreign_folders(), Trees()
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         file = file_of(code, foreign)
         if file:
-            lines = _in_loops("".join(linecache.getlines(code.co_filename)), frame.f_lineno or 0)
+            lines = _in_loops(trees.of(code.co_filename), frame.f_lineno or 0)
             if lines:
                 return [{"file": file, "line": line, "function": code.co_name} for line in lines]
         frame = frame.f_back
     return []
 
 
-def _in_loops(text: str, running: int) -> list[int]:
+def _in_loops(tree: ast.Module | None, running: int) -> list[int]:
     """Lines of calls that save, of the innermost loop around the running line that has one."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return []  # the file was changed since it was read, or is none of Python's
-    loops = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While)) and _around(node, running)]
+    nodes = ast.walk(tree) if tree else ()
+    loops = [node for node in nodes if isinstance(node, (ast.For, ast.While)) and _around(node, running)]
     loops.sort(key=lambda node: -node.lineno)
     return next((lines for loop in loops if (lines := sorted(set(_calls(loop))))), [])
 

@@ -8,16 +8,13 @@ from collections.abc import Iterator
 Assignment = ast.Assign | ast.AnnAssign
 
 
-def made_at(name: str, kind: str, text: str) -> int:
+def made_at(name: str, kind: str, tree: ast.Module | None) -> int:
     """The line at which something of that name gets its container; 0 unless one place does.
 
     What it gets as an argument, or from itself (`x = np.append(x, 1)`), is made elsewhere. Of several places
     those count that show the type: `deque(…)`, `[…]`.
     """
-    try:
-        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, Assignment)]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return 0
+    nodes = [node for node in (ast.walk(tree) if tree else ()) if isinstance(node, Assignment)]
     makes = [node for node in nodes if name in _given(node) and _makes(node.value, name)]
     shown = [node for node in makes if _shows(node.value, kind)]
     lines = {node.lineno for node in shown or makes}

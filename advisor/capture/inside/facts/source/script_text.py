@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from . import penalty_interval
 from .file_digests import digests, own_files
-from .syntax import given, last_name
+from .syntax import given, last_name, parsed
 from .text_settings import FIRST_OF, WORDS, is_set, settings_of
 
 Place = dict[str, Any]  # file, line, function: the keys of `record.CodePlace`
@@ -80,11 +80,14 @@ class ScriptText:
         """Reads the files now, if nothing has asked for them yet."""
         _ = self.sources, self.digests
 
+    def tree(self, file: str) -> ast.Module | None:
+        """The tree of one file, as run.json names it."""
+        return parsed(self.sources.get(file, ""))
+
     def trees(self, *words: str) -> Iterator[tuple[str, ast.Module]]:
         """(file, its tree) of every file in which one of these words occurs."""
         for file, text in self.sources.items():
-            tree = _parsed(text) if any(word in text for word in words) else None
-            if tree is not None:
+            if any(word in text for word in words) and (tree := parsed(text)) is not None:
                 yield file, tree
 
     def nodes(self, *words: str) -> Iterator[tuple[str, ast.AST]]:
@@ -179,7 +182,7 @@ class ScriptText:
             return _place(call["file"], passed.lineno)
         if not isinstance(passed, ast.Name | ast.Attribute):
             return {}
-        name, tree = ast.dump(passed), _parsed(self.sources.get(call["file"], ""))
+        name, tree = ast.dump(passed), self.tree(call["file"])
         given = [node for node in (ast.walk(tree) if tree else ()) if isinstance(node, ast.Assign | ast.AnnAssign)]
         found = [one.value for one in given if name in map(_as_read, _targets(one))]
         made = found[0] if len(found) == 1 else None
@@ -196,7 +199,7 @@ class ScriptText:
 
     def _passed(self, argument: str, call: Place) -> ast.expr | None:
         """What the innermost call around a line is given for an argument of a loader, by keyword or by position."""
-        tree = _parsed(self.sources.get(call["file"], ""))
+        tree = self.tree(call["file"])
         calls = [node for node in (ast.walk(tree) if tree else ()) if isinstance(node, ast.Call)]
         around = [node for node in calls if _covers(node, call["line"])]
         for node in sorted(around, key=lambda one: (one.end_lineno or one.lineno) - one.lineno):
@@ -225,13 +228,6 @@ def _text(path: str) -> str:
             return text.read(_MOST_BYTES)
     except (OSError, ValueError):
         return ""
-
-
-def _parsed(text: str) -> ast.Module | None:
-    try:
-        return ast.parse(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return None
 
 
 def _place(file: str, line: int) -> Place:

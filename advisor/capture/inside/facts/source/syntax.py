@@ -1,11 +1,33 @@
-"""Parts of Python's syntax tree by name: what something is called, and what names are given."""
+"""Python's syntax trees of files, and their parts by name: what something is called, what names are given."""
 
 from __future__ import annotations
 
 import ast
+import linecache
 from collections.abc import Iterator
 
 Node = ast.expr | ast.keyword | ast.arg | ast.stmt
+
+
+def parsed(text: str) -> ast.Module | None:
+    """The tree of a file's text; None where that is not Python's, or was changed while it was read."""
+    try:
+        return ast.parse(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
+class Trees:
+    """The trees of files as they were when Python read them, each parsed once."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, ast.Module | None] = {}
+
+    def of(self, source: str) -> ast.Module | None:
+        """Of one file, by the path in its code; None of what is not Python's, or was changed since."""
+        if source not in self.known:
+            self.known[source] = parsed("".join(linecache.getlines(source)))
+        return self.known[source]
 
 
 def last_name(node: ast.AST) -> str:
