@@ -193,7 +193,7 @@ class ScriptText:
         """What every name of the files is given."""
         found = ((file, one) for file, node in self.nodes("") for one in given(node))
         return [
-            _Given(name, file, at.lineno, last_name(value), _number(value))  # type: ignore[attr-defined]
+            _Given(name, file, at.lineno, last_name(value), _number(value))
             for file, (name, value, at) in found
         ]
 
