@@ -87,6 +87,7 @@ from advisor.analyses.work.operands import (
     sizes,
     times_gone_through,
 )
+from advisor.analyses.work.sixteen_bits import in_sixteen_bits
 from advisor.analyses.work.timing_runs import TimingRuns
 from advisor.computed import Missing
 from advisor.ranks.matching import Meetings
@@ -214,6 +215,7 @@ __all__ = [
     "flops",
     "have_nodes",
     "host_collectives",
+    "in_sixteen_bits",
     "intersect",
     "is_communication",
     "is_layer",

@@ -12,6 +12,7 @@ from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.batch_work import Host, batch_of_shapes, once_per_sample, sample_bytes, work_us
 from advisor.analyses.step.gpu_idle import GpuIdle
+from advisor.analyses.work.sixteen_bits import in_sixteen_bits
 from advisor.capture.record import RankRecord, Settings
 from advisor.computed import Missing
 from advisor.constants import constant
@@ -91,6 +92,10 @@ class BatchSplit:
 def _on_cpu(host: Host, batch: int, record: RankRecord | None) -> BatchSplit:
     """Work per sample from shapes and the rates of a core; what the shapes' work does not explain is fixed."""
     scale, settings = host.scale, record.settings if record else Settings()
+    if settings.cpu_bf16 is False and len(in_sixteen_bits(host.trace.events, host.nesting, host.ops)[0]):
+        raise Missing(
+            "this CPU has no instructions for products in 16 bits, so what a sample costs in them is not known"
+        )
     loader = record.loaders[0] if record and record.loaders else None
     slow_us, fast_us = work_us(host, batch)
     slow, fast = scale.scaled(slow_us) / batch, fast_us / batch

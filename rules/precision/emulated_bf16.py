@@ -1,0 +1,139 @@
+"""Ops run in bf16 on a processor without instructions for it.
+
+## What it looks at
+Matrix products and convolutions in bf16 or fp16 on a CPU which, by its flags, has no instructions that multiply bf16.
+What they take is compared with what their arithmetic takes in fp32 on this machine: at the rates of its calibration, or
+of its kind of processor where none was made.
+
+## Why it costs time
+Without such instructions each number is converted to fp32, multiplied, and rounded again, in code that is right but
+not fast; half as many bytes do not make up for it. On an EPYC with AVX2 alone, a product of 576 x 576 matrices took 30
+times as long in bf16 as in fp32, and a convolution with its backward pass 38 times (one thread, torch 2.14). Such
+settings often come from a machine with a GPU.
+
+## How to fix it
+Train in fp32 on this processor: leave out `torch.autocast`, or choose it by the device. Lightning:
+`Trainer(precision="32-true")`; Transformers: `TrainingArguments(bf16=False)`; Accelerate: `mixed_precision="no"`.
+
+## When to leave it
+The run checks what a GPU will compute in bf16, and its time does not matter. Results change in their last digits, as
+bf16 rounds to 8 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.api import (
+    Category,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Price,
+    RankRecord,
+    Settings,
+    draw,
+    in_sixteen_bits,
+)
+
+from ..shared._places import first_line, first_of, place, set_at
+from ..shared._words import count, each_step
+
+_ON_TENSORS = ("forward", "backward", "other_ops")
+_HOW = (
+    "the time of these ops, less what their arithmetic takes in fp32: most at the slowest rate of one core, least at "
+    "the fastest of all threads"
+)
+_FIX = Fix(
+    "Train in fp32 on this processor",
+    "numerics",
+    'with torch.autocast("cpu", dtype=torch.bfloat16):\n    loss = criterion(model(inputs), targets)',
+    "loss = criterion(model(inputs), targets)",
+)
+
+
+def check(
+    price: Price,
+    record: RankRecord | None,
+    lines: Lines | None,
+    *,
+    min_share: float = 0.05,  # a setting to change; below 5 % of the step its ops are not what takes the time
+) -> Iterator[Finding]:
+    settings = record.settings if record else Settings()
+    if price.on_device or settings.cpu_bf16 is not False:
+        return
+    ops = price.ops
+    rows, flops = in_sixteen_bits(ops.events, ops.nesting, ops.events.of(Category.CPU_OP) & ops.links.inside)
+    if not len(rows):
+        return
+    spent_us = min(price.spent_us(rows), price.measured_us(_ON_TENSORS))
+    instead_us = _in_fp32_us(price, flops / ops.steps.count, settings.threads or 1)
+    saving = price.long_ops((spent_us, spent_us), _ON_TENSORS, _HOW, instead_us=instead_us)
+    if saving.low_us < min_share * price.scale.step_us:
+        return
+    first, calls = first_line(lines, rows), len(rows) / ops.steps.count
+    yield Finding(
+        message=(
+            f"Matrix products and convolutions run in 16 bits{place(first)}, {count(calls)} in each step, on a "
+            f"processor without instructions for that: {each_step(price, spent_us)}."
+        ),
+        saving=saving,
+        where=first_of(set_at(settings, "autocast"), (first,) if first else ()),
+        facts={"calls": calls, "spent_us": spent_us, "operations": flops},
+        fix=_FIX,
+        claims=_ON_TENSORS,
+    )
+
+
+def _in_fp32_us(price: Price, flops: float, threads: int) -> tuple[float, float]:
+    """(least, most) µs that so many operations take in fp32 on this machine."""
+    known = price.added.calibration
+    slowest = min(known.core_small_gflops.low, known.core_fp32_gflops.low)
+    fastest = max(known.core_small_gflops.high, known.core_fp32_gflops.high)
+    return flops / (1e3 * fastest * threads), flops / (1e3 * slowest)
+
+
+_STEPS = "step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]"
+_NO_INSTRUCTIONS = {"settings": {"cpu_bf16": False, "threads": 2, "cores": 2}}
+
+
+def _drawn(us: float, dtype: str = "c10::BFloat16") -> Drawing:
+    """Steps of products of 512 rows with matrices of 256 x 256, each of them four times so long."""
+    product = Ev("aten::mm", dims=[[512, 256], [256, 256]], dtypes=[dtype] * 2)
+    return draw(_STEPS, us=us, F=product, B=product)
+
+
+EXAMPLES = [
+    Example(
+        # 67 million operations take 1 to 20 ms in fp32.
+        "products in bf16 on a processor without instructions for it",
+        _drawn(5_000),
+        facts=_NO_INSTRUCTIONS,
+        saves_us=(30_000, 80_000),
+        says=("16 bits", "2 in each step", "without instructions"),
+    ),
+    Example("the same in fp32", _drawn(5_000, "float"), facts=_NO_INSTRUCTIONS, saves_us=None),
+    Example(
+        "a processor that multiplies bf16",
+        _drawn(5_000),
+        facts={"settings": {"cpu_bf16": True, "threads": 2, "cores": 2}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "products that are as quick as in fp32 all the same",
+        _drawn(100),
+        facts=_NO_INSTRUCTIONS,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "beside a GPU",
+        draw(_STEPS + "\ngpu 7 [K  ]      [K  ]", us=100, F=Ev("aten::mm"), B=Ev("aten::mm"), K=Ev("k", "kernel")),
+        facts=_NO_INSTRUCTIONS,
+        saves_us=None,
+    ),
+]
