@@ -8,7 +8,20 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Finding, Fix, Lines, Price, Saving, Severity, Source, duration, edits, less_by, total
+from advisor.api import (
+    AUTOGRAD_NODE,
+    Finding,
+    Fix,
+    Lines,
+    Price,
+    Saving,
+    Severity,
+    Source,
+    duration,
+    edits,
+    less_by,
+    total,
+)
 
 from ..shared._places import first_line, place
 from ..shared._words import percent
@@ -19,6 +32,7 @@ Ints = npt.NDArray[np.int64]
 Part = tuple[Ints, float, float]
 _Goes = tuple[Ints, float]  # at one end
 ON_TENSORS = ("forward", "backward", "other_ops")
+_MOST_OTHERS = 3  # lines beside the first that a person looks at
 _UNTIMED = "low: nothing, as it was not measured on a device; high: all of these ops"
 
 
@@ -71,6 +85,7 @@ class Worth:
     at         for the message: " at train.py:88"
     words      for the message: what the pattern takes, "3.4 ms", and its share of the step, "12 %"
     spent_us   recorded µs per step that the pattern takes
+    where      the line that is shown;  others: further lines of the script with ops of the pattern
     """
 
     saving: Saving | None
@@ -80,6 +95,7 @@ class Worth:
     where: Source | None
     claims: tuple[str, ...]
     at_most: Severity
+    others: tuple[Source, ...] = ()
 
     @property
     def spent(self) -> str:
@@ -88,7 +104,7 @@ class Worth:
 
     def finding(self, message: str, facts: dict[str, Any], fix: Fix) -> Finding:
         """The finding with this message."""
-        where = (self.where,) if self.where else ()
+        where = (self.where, *self.others) if self.where else ()
         return Finding(message, self.saving, where, facts, fix, claims=self.claims, at_most=self.at_most)
 
 
@@ -102,11 +118,23 @@ def worth(price: Price, lines: Lines | None, one: Equivalent, min_share: float) 
     saving = _saving(price, one, claims)
     if (saving.high_us if saving else scale.scaled(spent_us)) < min_share * scale.step_us:
         return None
-    where = first_line(lines, one.parts[0][0] if one.shown is None else one.shown) if lines else None
+    shown = one.parts[0][0] if one.shown is None else one.shown
+    where = first_line(lines, shown)
     took, share = duration(scale.scaled(spent_us)), percent(spent_us / price.ops.steps.step_us)
     on_device: Severity = "medium" if one.timed_on_device else "low"
     at_most = one.at_most or (on_device if price.on_device else "high")
-    return Worth(saving, place(where), (took, share), spent_us, where, claims, at_most)
+    others = tuple(other for other in _lines(price, lines, shown) if other != where)[:_MOST_OTHERS]
+    return Worth(saving, place(where), (took, share), spent_us, where, claims, at_most, others)
+
+
+def _lines(price: Price, lines: Lines | None, shown: Ints) -> tuple[Source, ...]:
+    """The lines of these ops, each once, without the backward pass: its nodes have the line that called it."""
+    if lines is None or shown.ndim > 1 or not len(lines.op_source):
+        return ()
+    events = price.ops.events
+    forward = shown[~events.named(AUTOGRAD_NODE)[shown] & (events.forward_thread[shown] <= 0)]
+    known = dict.fromkeys(lines.op_source[forward].tolist())
+    return tuple(lines.sources[at] for at in known if at >= 0)
 
 
 def _saving(price: Price, one: Equivalent, claims: tuple[str, ...]) -> Saving | None:

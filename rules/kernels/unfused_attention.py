@@ -82,7 +82,7 @@ def check(
     where = lines.where_op(int(found[0][len(found[0]) // 2])) if lines else None
     fix = _by_hand(scale_and_dropout, dropping=dropping)
     own = in_transformers(settings, fix, no_dropout=dropping)
-    made = set_at(settings, "model") if own is not fix else ()
+    made = (*set_at(settings, "attn_implementation"), *set_at(settings, "model")) if own is not fix else ()
     yield Finding(
         message=(
             f"Attention runs op by op {often(number)}: matrix multiplications, mask and softmax take "

@@ -93,7 +93,7 @@ def check(record: RankRecord, price: Price) -> Iterator[Finding]:
             f"each gradient is checked for invalid numbers{told}."
         ),
         saving=saving,
-        where=set_at(record.settings, "anomaly_detection"),
+        where=(*set_at(record.settings, "detect_anomaly"), *set_at(record.settings, "anomaly_detection")),
         facts={"anomaly_detection": True, "checks_us": checks_us, "stack_traces_us": stored_us},
         fix=Fix("Turn anomaly detection off", "exact", "torch.autograd.set_detect_anomaly(True)", "", _OFF),
         claims=("backward", "forward") if not price.on_device else (),

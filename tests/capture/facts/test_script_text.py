@@ -118,6 +118,12 @@ def settings(source: str) -> dict[str, Any]:
         ("saver = ModelCheckpoint(every_n_train_steps=n)", "checkpoint_every", 1),
         ("parser.add_argument('--eval-every', default=50)", "evaluation_every", 1),
         ("config = dict(checkpoint_interval=5)", "checkpoint_every", 1),
+        ("args = TrainingArguments(\n    'kept',\n    gradient_checkpointing=True,\n)", "checkpointing", 3),
+        ("trainer = Trainer(\n    max_epochs=4,\n    detect_anomaly=True,\n)", "detect_anomaly", 3),
+        ("config = LlamaConfig(\n    attn_implementation='eager',\n)", "attn_implementation", 2),
+        ("trainer = Trainer(\n    precision='bf16-mixed',\n)", "autocast", 2),
+        ("args = TrainingArguments('kept',\n    bf16=True)", "autocast", 2),
+        ("with torch.autocast('cpu', dtype=torch.bfloat16):\n    loss = model(x)", "autocast", 1),
     ],
 )
 def test_settings_that_only_the_text_tells(text: str, setting: str, line: int) -> None:
@@ -132,6 +138,10 @@ def test_settings_that_only_the_text_tells(text: str, setting: str, line: int) -
         ("test_size = 5", "evaluation_every"),  # none of how often
         ("ids = tokenizer(texts, padding='longest', max_length=64)", "padding"),
         ("values = 3\nsave_total_limit = 2", "checkpoint_every"),
+        ("trainer = Trainer(detect_anomaly=False, precision='32-true')", "detect_anomaly"),
+        ("trainer = Trainer(precision='32-true')", "autocast"),
+        ("a = Config(attn_implementation='sdpa')", "attn_implementation"),
+        ("with autocast('cpu'):\n    f()\nwith autocast('cpu'):\n    g()", "autocast"),
     ],
 )
 def test_what_is_not_clear_is_not_told(text: str, setting: str) -> None:

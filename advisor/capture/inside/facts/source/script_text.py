@@ -99,8 +99,8 @@ class ScriptText:
         """The lines of settings that only the text tells, as `Settings.set_at` names them."""
         lines: dict[str, set[tuple[str, int]]] = defaultdict(set)
         for file, node in self.nodes(*WORDS):
-            for name in settings_of(node):
-                lines[name].add((file, node.lineno))  # type: ignore[attr-defined]
+            for name, at in settings_of(node):
+                lines[name].add((file, at.lineno))  # type: ignore[attr-defined]
         # A call of `.double()` says more than a mention of float64, a switch more than a call of what it switches on.
         known = {FIRST_OF.get(name, name): at for name, at in sorted(lines.items(), key=lambda one: one[0] in FIRST_OF)}
         found = {name: _only(at) for name, at in known.items() if is_set(name)}
@@ -192,10 +192,7 @@ class ScriptText:
     def _given(self) -> list[_Given]:
         """What every name of the files is given."""
         found = ((file, one) for file, node in self.nodes("") for one in given(node))
-        return [
-            _Given(name, file, at.lineno, last_name(value), _number(value))
-            for file, (name, value, at) in found
-        ]
+        return [_Given(name, file, at.lineno, last_name(value), _number(value)) for file, (name, value, at) in found]
 
     def _passed(self, argument: str, call: Place) -> ast.expr | None:
         """What the innermost call around a line is given for an argument of a loader, by keyword or by position."""

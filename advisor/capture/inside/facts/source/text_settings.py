@@ -23,6 +23,12 @@ WORDS = (
     "collect",
     "vectorize",
     "max_length",
+    "autocast",
+    "detect_anomaly",
+    "attn_implementation",
+    "precision",
+    "bf16",
+    "fp16",
 )
 _SETTINGS = (
     "threads",
@@ -31,6 +37,9 @@ _SETTINGS = (
     "padding",
     "double",
     "checkpointing",
+    "autocast",
+    "detect_anomaly",
+    "attn_implementation",
     "requires_grad",
     "cudnn_benchmark",
     "cudnn_deterministic",
@@ -48,8 +57,33 @@ _VECTORIZE = "vectorize"
 _SETS_VARIABLE = ("setdefault", "putenv")
 
 
-def settings_of(node: ast.AST) -> Iterator[str]:
-    """The settings that a node sets or mentions; those that only stand for another, by `FIRST_OF`'s names."""
+def settings_of(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """The settings that a node sets or mentions, and where; those that only stand for another, by `FIRST_OF`'s names.
+
+    What is given by name, in a call of many lines perhaps, stands where its value does.
+    """
+    yield from ((name, node) for name in _of_node(node))
+    yield from ((name, at) for given_to, value, at in given(node) if (name := _of_name(given_to, value)))
+
+
+def _of_name(name: str, value: ast.expr) -> str:
+    """The setting that a name is of with that value, as an argument of a framework is; empty where of none.
+
+    Sources: Lightning's `Trainer` (detect_anomaly, precision), Transformers' `TrainingArguments` (bf16, fp16,
+    gradient_checkpointing) and configurations of models (attn_implementation), Accelerate's `mixed_precision`.
+    """
+    given_it = value.value if isinstance(value, ast.Constant) else None
+    if given_it is True and "checkpoint" in name:
+        return "checkpointing=True"
+    if given_it is True and name == "detect_anomaly":
+        return name
+    if name == "attn_implementation" and given_it == "eager":
+        return name
+    narrow = name in ("precision", "mixed_precision") and "16" in str(given_it)
+    return "autocast" if narrow or (given_it is True and name in ("bf16", "fp16")) else ""
+
+
+def _of_node(node: ast.AST) -> Iterator[str]:
     called = last_name(node.func) if isinstance(node, ast.Call) else ""
     if called == "set_num_threads":
         yield "threads"
@@ -64,8 +98,8 @@ def settings_of(node: ast.AST) -> Iterator[str]:
         yield "double"
     if called in _CHECKPOINTS:
         yield "checkpointing"
-    if _turns_on_checkpointing(node):
-        yield "checkpointing=True"
+    if called == "autocast":
+        yield called
     if _wants_gradient(node):
         yield "requires_grad"
     if _pads_to_the_most(node):
@@ -120,12 +154,6 @@ def _variables(node: ast.AST) -> list[str]:
         first = node.args[0]
         return [first.value] if isinstance(first, ast.Constant) and isinstance(first.value, str) else []
     return []
-
-
-def _turns_on_checkpointing(node: ast.AST) -> bool:
-    """Whether it gives a name such as `use_checkpoint` or `gradient_checkpointing` the value True."""
-    on = (name for name, value, _ in given(node) if isinstance(value, ast.Constant) and value.value is True)
-    return any("checkpoint" in name for name in on)
 
 
 def _wants_gradient(node: ast.AST) -> bool:
