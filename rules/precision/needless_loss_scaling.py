@@ -117,8 +117,8 @@ _STEPS = """
     cpu    [F ][C ][I     ][O ]       [F ][C ][I     ][O ]
     gpu 7   [K   ][E  ][M]  [E]        [K   ][E  ][M]  [E]
     """
-_BF16 = {"settings": {"autocast": True, "autocast_dtype": "bfloat16", "grad_scaler": True}}
-_FP16 = {"settings": {"autocast": True, "autocast_dtype": "float16", "grad_scaler": True}}
+_BF16 = {"settings": {"autocast": True, "autocast_dtype": "bfloat16"}}
+_FP16 = {"settings": {"autocast": True, "autocast_dtype": "float16"}}
 _COPY = Ev("Memcpy DtoH (Device -> Pageable)", bytes=4)
 
 EXAMPLES = [

@@ -26,7 +26,6 @@ class GpuBusy(Struct, frozen=True, eq=False):
     computing  union of the kernels other than communication, in W
     talking    union of the communication kernels, in W
     copy       union of the memory copies, in W
-    memset     union of the memsets, in W
     """
 
     busy: Intervals
@@ -38,7 +37,6 @@ class GpuBusy(Struct, frozen=True, eq=False):
     computing: Intervals
     talking: Intervals
     copy: Intervals
-    memset: Intervals
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, device: Device, scale: Scale) -> GpuBusy:
@@ -65,5 +63,4 @@ class GpuBusy(Struct, frozen=True, eq=False):
             computing=within(kernels & ~talks),
             talking=within(talks),
             copy=within(events.of(Category.MEMCPY)),
-            memset=within(events.of(Category.MEMSET)),
         )

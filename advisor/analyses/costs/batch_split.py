@@ -8,8 +8,6 @@ import numpy as np
 
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.links import Links
-from advisor.analyses.base.scale import Scale
-from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.batch_work import Host, batch_of_shapes, once_per_sample, sample_bytes, work_us
 from advisor.analyses.step.gpu_idle import GpuIdle
 from advisor.analyses.work.sixteen_bits import in_sixteen_bits
@@ -61,11 +59,9 @@ class BatchSplit:
         return max(0.0, min(spared)), max(0.0, *spared)
 
     @classmethod
-    def compute(  # noqa: PLR0913, PLR0917 - its parameters are the analyses that it needs
+    def compute(
         cls,
         trace: Trace,
-        steps: Steps,
-        scale: Scale,
         device: Device,
         links: Links,
         idle: GpuIdle | None,

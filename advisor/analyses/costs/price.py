@@ -76,14 +76,6 @@ class Price(Struct, frozen=True, eq=False):
         of_device = self.ops.trace.device_work[rows]
         return self.ops.us(rows[of_device]) + (self.ops.device_us(rows[~of_device]) if not of_device.all() else 0.0)
 
-    def taken_us(self, rows: Ints) -> Range:
-        """(low, high) µs of the un-profiled step that these events of the loop's thread take, with nested ones.
-
-        The ends differ because profiler overhead may be proportional to time or to the number of ops.
-        """
-        low, high = self.share_of(self._spans_of(rows))
-        return low * self.scale.step_us, high * self.scale.step_us
-
     def share_of(self, spans: Intervals) -> Range:
         """(low, high) share of the un-profiled step that the loop's thread spends in these spans (absolute ns)."""
         events, steps = self.ops.events, self.ops.steps

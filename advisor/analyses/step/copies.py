@@ -46,10 +46,10 @@ class Copies(Struct, frozen=True, eq=False):
     """Device memory copies in W, per step.
 
     calls               all device memcpy events
-    h2d_bytes, h2d_us   host to device; bytes None if the trace does not contain them
+    h2d_bytes           host to device; None if the trace does not contain them
     h2d_pageable_bytes  those from pageable memory; None if unknown (ROCm does not record it)
     pageable_us, pageable_calls   the same copies' device time and number
-    d2h_bytes, d2h_us   device to host
+    d2h_bytes           device to host
     exposed             copies minus all kernels, in W
     exposed_us          µs per step;  exposed_share: of |W|
     blocking            host-device copies whose call blocked the host until the data was copied, longest first
@@ -59,8 +59,6 @@ class Copies(Struct, frozen=True, eq=False):
     h2d_bytes: float | None
     h2d_pageable_bytes: float | None
     d2h_bytes: float | None
-    h2d_us: float
-    d2h_us: float
     pageable_us: float | None
     pageable_calls: float | None
     exposed: Intervals
@@ -85,8 +83,6 @@ class Copies(Struct, frozen=True, eq=False):
             h2d_bytes=_bytes(events, to_device, steps),
             h2d_pageable_bytes=_bytes(events, pageable, steps) if tells else None,
             d2h_bytes=_bytes(events, to_host, steps),
-            h2d_us=steps.per_step_us(int(events.dur_ns[to_device].sum())),
-            d2h_us=steps.per_step_us(int(events.dur_ns[to_host].sum())),
             pageable_us=steps.per_step_us(int(events.dur_ns[pageable].sum())) if tells else None,
             pageable_calls=float(pageable.sum()) / steps.count if tells else None,
             exposed=exposed,

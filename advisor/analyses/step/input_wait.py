@@ -21,8 +21,7 @@ class InputWaits(Struct, frozen=True, eq=False):
     exposed         spans minus device-busy time; equal to spans without a device
     us, exposed_us  µs per step; of exposed without profiler overhead, if there is a device (`GpuBusy.rest`)
     share           length of exposed / |W|, corrected likewise: the metric input_wait_share
-    loader_class    iterator class that fetched most, "_SingleProcessDataLoaderIter" or "_MultiProcessingDataLoaderIter"
-    single_process  the batches were loaded in the loop's own process (num_workers=0)
+    single_process  most batches were loaded in the loop's own process (num_workers=0)
     fetches         per step
     longest_us      the longest single fetch
     where           the user's line of the longest fetch, if known
@@ -35,7 +34,6 @@ class InputWaits(Struct, frozen=True, eq=False):
     us: float
     exposed_us: float
     share: float
-    loader_class: str
     single_process: bool
     fetches: float
     longest_us: float
@@ -59,7 +57,6 @@ class InputWaits(Struct, frozen=True, eq=False):
         rows = np.flatnonzero(fetches)
         inside = rows[steps.step_of(events.start_ns[rows]) >= 0]
         loader = events.names[int(np.argmax(np.bincount(events.name[rows], weights=events.dur_ns[rows])))]
-        loader_class = loader.partition("#")[2].removesuffix(".__next__")
         longest = inside[int(np.argmax(events.dur_ns[inside]))] if len(inside) else rows[0]
         return cls(
             spans=spans,
@@ -67,8 +64,7 @@ class InputWaits(Struct, frozen=True, eq=False):
             us=steps.of_window_us(total(spans)),
             exposed_us=steps.of_window_us(total(exposed)) * rest,
             share=total(exposed) / steps.window_ns * rest,
-            loader_class=loader_class,
-            single_process="SingleProcess" in loader_class,
+            single_process="SingleProcess" in loader,
             fetches=len(inside) / steps.count,
             longest_us=float(events.dur_ns[longest]) / 1e3 if len(inside) else 0.0,
             where=_asked_at(lines, events, int(longest)),

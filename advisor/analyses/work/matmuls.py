@@ -56,7 +56,6 @@ class Matmuls(Struct, frozen=True, eq=False):
     fp32_share     fp32 without TF32, as a share of device-busy time (of the step on a CPU); None if the precision of
                    more than a tenth of their time is unknown
     evidence       dtypes: the ops' recorded input types; names: kernel names that contain their precision; none
-    tf32_known     whether it is certain that no fp32 work ran in TF32 (flags, architecture or kernel name)
     why            why fp32_share is None, else ""
     on_device      device time (True) or CPU time
     largest        the costliest kernels or ops, most expensive first; kind is the precision
@@ -68,7 +67,6 @@ class Matmuls(Struct, frozen=True, eq=False):
     us: float
     fp32_share: float | None
     evidence: Literal["dtypes", "names", "none"]
-    tf32_known: bool
     why: str
     on_device: bool
     largest: tuple[OpRow, ...]
@@ -91,7 +89,7 @@ class Matmuls(Struct, frozen=True, eq=False):
         if not len(work.rows):
             raise Missing("no matrix product, convolution or attention was found in this trace")
         events = trace.events
-        formats, by_dtype, certain = _formats(events, work, device, settings)
+        formats, by_dtype = _formats(events, work, device, settings)
         spent = {
             name: _length(events, nesting, work, formats == at, device.measured) for at, name in enumerate(PRECISIONS)
         }
@@ -116,7 +114,6 @@ class Matmuls(Struct, frozen=True, eq=False):
             us=steps.per_step_us(whole) * longer,
             fp32_share=None if unknown else share,
             evidence=_evidence(weights[work.rows], by_dtype, formats),
-            tf32_known=bool(certain.all()),
             why=_why(spent, whole) if unknown else "",
             on_device=device.measured,
             largest=_largest(events, work, formats, weights, steps, base or steps.window_ns),
@@ -173,8 +170,8 @@ def _on_host(events: Events) -> _Work:
     return _Work(rows, rows, False)
 
 
-def _formats(events: Events, work: _Work, device: Device, settings: Settings | None) -> tuple[_Formats, Mask, Mask]:
-    """Number format of each row, whether input types decided it, and whether TF32 is ruled out or stated."""
+def _formats(events: Events, work: _Work, device: Device, settings: Settings | None) -> tuple[_Formats, Mask]:
+    """Number format of each row, and whether input types decided it."""
     by_name = _looked_up(
         events.name[work.rows], lambda i: PRECISIONS.index(stated(events.names[i])) if work.on_device else _UNKNOWN
     )
@@ -193,8 +190,7 @@ def _formats(events: Events, work: _Work, device: Device, settings: Settings | N
     for is_conv in (True, False):
         here = open_question & (convolution == is_conv)
         formats[here] = PRECISIONS.index(fp32_or_tf32(device, settings, is_conv))
-    certain = ~open_question | (formats != _UNKNOWN)
-    return formats, by_dtype, certain
+    return formats, by_dtype
 
 
 def _looked_up(indices: Ids, meaning: Callable[[int], int]) -> _Formats:

@@ -39,7 +39,6 @@ class Settings(msgspec.Struct, frozen=True):
     matmul_precision_set: bool | None = None  # set by the script itself, even if to the default
     tf32_matmul: bool | None = None
     tf32_cudnn: bool | None = None
-    cudnn_enabled: bool | None = None
     cudnn_benchmark: bool | None = None
     cudnn_deterministic: bool | None = None
     deterministic: bool | None = None
@@ -53,9 +52,7 @@ class Settings(msgspec.Struct, frozen=True):
         None  # torch.backends.cuda.flash_sdp_enabled(), which fused attention on a CPU asks as well
     )
     traced_frames: int | None = None  # that tracemalloc keeps for each allocation; 0: it does not run
-    grad_scaler: bool | None = None
     threads: int | None = None  # torch.get_num_threads() of the rank's process
-    interop_threads: int | None = None
     numpy_threads: int | None = None  # of the OpenBLAS that NumPy calls
     cores: int | None = None  # cores this process may use (affinity and cgroup quota)
     cpu_bf16: bool | None = None  # this CPU multiplies bf16 in hardware (amx_bf16, avx512_bf16, Arm bf16)

@@ -131,7 +131,6 @@ def test_a_simt_kernel_is_fp32_whatever_else_is_known() -> None:
     computed = matmuls("A100", "ampere_sgemm_64x64_tn")
     assert share(computed) == pytest.approx(0.5)
     assert computed.get(Matmuls).evidence == "names"
-    assert computed.get(Matmuls).tf32_known
 
 
 def test_tf32_is_not_fp32() -> None:

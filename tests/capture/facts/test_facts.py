@@ -87,11 +87,7 @@ def test_the_first_warnings_are_kept_once_and_without_secrets(plain: Captured) -
 
 def test_switches_of_the_probe(plain: Captured) -> None:
     settings = plain.rank["settings"]
-    assert (settings["cudnn_benchmark"], settings["cudnn_deterministic"], settings["cudnn_enabled"]) == (
-        True,
-        False,
-        True,
-    )
+    assert (settings["cudnn_benchmark"], settings["cudnn_deterministic"]) == (True, False)
     assert (settings["threads"], settings["default_dtype"], settings["autocast"]) == (1, "float32", False)
     assert plain.rank["optimizers"][0]["name"] == "AdamW"
 

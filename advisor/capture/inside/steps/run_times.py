@@ -211,7 +211,6 @@ class RunTimes:
             **totals.record(trees),
             "sampled": self.sampler.count,
             "sampling_us": self.sampler.spent_ns / 1e3,
-            "evaluations": len(self.tracker.yields),
             "epochs": self.tracker.turns,
             "restarts": self.restarts,
             "trend": self.trend.record(),

@@ -43,13 +43,12 @@ class Totals:
         self.count = dict.fromkeys(KINDS, 0)
         self.usual_ns = 0.0
         self.hits: dict[Key, Hits] = {}
-        self.left_out = 0
 
     def copy(self) -> Totals:
         """The same, to be added to by itself."""
         other = Totals()
         other.spent_ns, other.count = dict(self.spent_ns), dict(self.count)
-        other.usual_ns, other.left_out = self.usual_ns, self.left_out
+        other.usual_ns = self.usual_ns
         for key, hits in self.hits.items():
             mine = other.hits[key] = Hits(hits.first)
             mine.hits, mine.stretches, mine.last = hits.hits, hits.stretches, hits.last
@@ -65,7 +64,6 @@ class Totals:
             hits = self.hits.get(key)
             if hits is None:
                 if len(self.hits) >= MOST_PLACES:
-                    self.left_out += 1
                     continue
                 hits = self.hits[key] = Hits(iteration)
             hits.hits += 1
@@ -82,7 +80,6 @@ class Totals:
     def record(self, trees: Trees) -> dict[str, Any]:
         """The part of run.json: sums in µs, and the places with most samples."""
         most = sorted(self.hits.items(), key=lambda item: (item[1].hits > 0, -item[1].hits))
-        left_out = self.left_out + sum(hits.hits for _, hits in most[_MOST_WRITTEN:])
         places = [place for (_, place, _), _ in most[:_MOST_WRITTEN] if place.step_line]
         sources = {source for place in places for source in (place.source, *(one[0] for one in place.way))}
         known = {source: statements_of(trees.of(source)) for source in sources}
@@ -91,7 +88,6 @@ class Totals:
             "count": dict(self.count),
             "usual_us": self.usual_ns / 1e3,
             "samples": [_as_record(key, hits, known) for key, hits in most[:_MOST_WRITTEN]],
-            "samples_left_out": left_out,
         }
 
 

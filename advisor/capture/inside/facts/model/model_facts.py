@@ -31,7 +31,6 @@ _ALIKE = 1e-4
 class Live:
     """Objects found. wrappers: models wrapped for several ranks, as facts."""
 
-    scalers: int = 0
     ddp: dict[str, Any] | None = None
     fsdp: dict[str, Any] | None = None
     optimizers: list[Any] = field(default_factory=list)
@@ -53,7 +52,7 @@ def find() -> Live:
         kind = type(one)
         role = roles.get(kind)
         if role is None:
-            role = roles[kind] = next((name for base, name in bases if base in kind.__mro__), "") or _scaler(kind)
+            role = roles[kind] = next((name for base, name in bases if base in kind.__mro__), "")
         if role:
             _take(found, one, role)
     return found
@@ -68,10 +67,6 @@ def _is_scalar(tensor: torch.Tensor) -> bool:
     return not tensor.is_leaf and not tensor.dim()
 
 
-def _scaler(kind: type) -> str:
-    return "scaler" if kind.__name__ == "GradScaler" and kind.__module__.startswith("torch.") else ""
-
-
 def _take(found: Live, one: Any, role: str) -> None:
     if role == "tensor":
         if _is_scalar(one):
@@ -80,9 +75,6 @@ def _take(found: Live, one: Any, role: str) -> None:
     if role == "optimizer":
         if getattr(one, "param_groups", None):  # one that is being made has none yet
             found.optimizers.append(one)
-        return
-    if role == "scaler":
-        found.scalers += bool(getattr(one, "_enabled", True))
         return
     found.modules.append(one)
     if role == "ddp":
