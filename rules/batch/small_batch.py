@@ -97,37 +97,25 @@ def check(
     if not split.loader_known:
         asked = "" if record else "; capture the script with `advisor run`"
         raise Missing(f"the time to load a sample is unknown, so no gain of a larger batch can be computed{asked}")
-    slow, fast = split.samples_per_second(target)
-    mean_us = scale.unprofiled.mean or scale.step_us
-    # A tail that the present steps have may stay.
-    slow *= min(1.0, scale.step_us / mean_us)
-    now = batch / mean_us * 1e6
-    fast = min(fast, batch / max(scale.step_us - high_us, 1.0) * 1e6)
-    slow = min(slow, fast)
+    now, slow, fast = _rates(split, scale, target, high_us)
     least, most = (percent(min(us / fewer / scale.step_us, 1.0)) for us in (low_us, high_us))
     of = unit(price, batch) if facts is None or not facts.batch_size else "sample"
+    how = f"time of {plural(batch, of)} now minus their share of a step of {count(target)}; {split.how}"
     memory_known = breakdown.on_device is False or (memory is not None and device.memory_bytes is not None)
-    trains_on = (
+    said = (
         f"A step of {duration(scale.step_us)} trains on {plural(batch, of)}"
         f"{f' (an update on {count(batch * added_up)})' if added_up > 1 else ''}, and {least} to {most} of it "
         f"is fixed cost: {_larger(batch, target, of)} should give {_per_second(slow)} to {_per_second(fast)} "
         f"{of}s/s instead of {_per_second(now)}"
     )
-    taken_apart = (
-        f"A step takes a batch of {target} apart and runs the model {passes} times, on {plural(batch, 'sample')} each: "
-        f"{least} to {most} of it is fixed cost, which a pass over the whole batch has once"
-    )
+    if passes > 1:
+        said = (
+            f"A step takes a batch of {target} apart and runs the model {passes} times, on {plural(batch, 'sample')} "
+            f"each: {least} to {most} of it is fixed cost, which a pass over the whole batch has once"
+        )
     yield Finding(
-        message=(
-            f"{taken_apart if passes > 1 else trains_on}"
-            f"{'' if memory_known else ', if the memory of the device allows'}."
-        ),
-        saving=Saving(
-            min(low_us, scale.step_us),
-            min(high_us, scale.step_us),
-            "modelled",
-            f"time of {plural(batch, of)} now minus their share of a step of {count(target)}; {split.how}",
-        ),
+        message=f"{said}{'' if memory_known else ', if the memory of the device allows'}.",
+        saving=Saving(min(low_us, scale.step_us), min(high_us, scale.step_us), "modelled", how),
         where=batch_of(batch, facts, record.settings if record else None),
         facts={
             "batch_size": batch,
@@ -149,6 +137,16 @@ _WHOLE = Fix(
     "for sample, target in zip(batch, targets):\n    loss = loss + criterion(model(sample[None]), target[None])",
     "loss = criterion(model(batch), targets)",
 )
+
+
+def _rates(split: BatchSplit, scale: Scale, target: int, high_us: float) -> tuple[float, float, float]:
+    """Samples per second now, and at least and at most with that batch, where a step saves so many µs at most."""
+    slow, fast = split.samples_per_second(target)
+    mean_us = scale.unprofiled.mean or scale.step_us
+    # A tail that the present steps have may stay.
+    slow *= min(1.0, scale.step_us / mean_us)
+    fast = min(fast, split.batch_size / max(scale.step_us - high_us, 1.0) * 1e6)
+    return split.batch_size / mean_us * 1e6, min(slow, fast), fast
 
 
 def _larger(batch: int, target: int, of: str) -> str:

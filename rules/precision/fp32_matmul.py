@@ -85,27 +85,12 @@ def check(
     min_share: float = 0.10,  # of the step: rounding changes, so the gain has to justify checking the loss curve
     max_host_idle: float = 0.10,  # where the device waits more for the host, faster kernels may only make it wait more
 ) -> Iterator[Finding]:
-    trace, steps, nesting, device = price.ops.trace, price.ops.steps, price.ops.nesting, price.ops.device
+    trace, steps, device = price.ops.trace, price.ops.steps, price.ops.device
     settings = record.settings if record else Settings()
-    if settings.matmul_precision_set and (settings.matmul_precision == "highest" or settings.tf32_matmul is False):
+    if _is_chosen(settings) or (not matmuls.on_device and (forbidden(record) or _waits_for_cores(settings))):
         return
-    if not matmuls.on_device and forbidden(record):
-        return
-    if not matmuls.on_device and (settings.threads or 0) > (settings.cores or settings.threads or 0):
-        # Threads that wait for a core: what products take then says nothing about their format.
-        return
-    cpu = (0.0, 0.0, 0.0)
-    of_products_us = matmuls.by_precision["fp32"]
-    if (
-        not matmuls.on_device
-        and settings.cpu_bf16
-        and of_products_us >= max(0.9 * matmuls.us, min_share * steps.step_us)
-    ):
-        gains = Gains.of(price.added.calibration)
-        if gains is None:
-            raise Missing("how much faster this CPU multiplies in bf16 was not measured: it is by a calibration")
-        cpu = on_cpu(trace, steps, nesting, gains)
-    fp32_us = of_products_us if matmuls.on_device else cpu[0]
+    cpu = _on_cpu(price, matmuls, settings, min_share)
+    fp32_us = matmuls.by_precision["fp32"] if matmuls.on_device else cpu[0]
     if fp32_us < min_share * steps.step_us:
         if matmuls.fp32_share is None:
             raise Missing("the precision of matrix multiplications is not known; record with record_shapes=True")
@@ -126,7 +111,7 @@ def check(
     # Where it is not known that TF32 was turned off, cuDNN may have found these convolutions faster without.
     unsure = matmuls.on_device and "convolution" in way.kinds and way.name == "TF32" and settings.tf32_cudnn is None
     low_us = 0.0 if host_idle > max_host_idle or unsure else saved[0]
-    lost = (0.0, 0.0) if matmuls.on_device else attention_us(trace, steps, nesting)
+    lost = (0.0, 0.0) if matmuls.on_device else attention_us(trace, steps, price.ops.nesting)
     if (most_us if matmuls.on_device else min(low_us, saved[1] - lost[0])) < min_share * steps.step_us:
         return
     high_us = saved[1] * _felt(price, matmuls, way)
@@ -151,6 +136,29 @@ def check(
         claims=claims,
         at_most="low" if not felt else "high" if settings.matmul_precision_set is False else "medium",
     )
+
+
+def _is_chosen(settings: Settings) -> bool:
+    """Whether the script itself asked for products in full precision."""
+    full = settings.matmul_precision == "highest" or settings.tf32_matmul is False
+    return full and bool(settings.matmul_precision_set)
+
+
+def _waits_for_cores(settings: Settings) -> bool:
+    """Whether threads wait for a core: what products take then says nothing about their format."""
+    return (settings.threads or 0) > (settings.cores or settings.threads or 0)
+
+
+def _on_cpu(price: Price, matmuls: Matmuls, settings: Settings, min_share: float) -> tuple[float, float, float]:
+    """As `on_cpu`, where a CPU with instructions for bf16 multiplies in fp32 alone; else nothing."""
+    steps, fp32_us = price.ops.steps, matmuls.by_precision["fp32"]
+    mostly = fp32_us >= max(0.9 * matmuls.us, min_share * steps.step_us)
+    if matmuls.on_device or not settings.cpu_bf16 or not mostly:
+        return 0.0, 0.0, 0.0
+    gains = Gains.of(price.added.calibration)
+    if gains is None:
+        raise Missing("how much faster this CPU multiplies in bf16 was not measured: it is by a calibration")
+    return on_cpu(price.ops.trace, steps, price.ops.nesting, gains)
 
 
 def _felt(price: Price, matmuls: Matmuls, way: Way) -> float:
