@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from advisor.calibration.calibration import Calibration, Quantity
 from advisor.capture.record import (
+    CodePlace,
     Container,
     EqualLayers,
     EqualPasses,
@@ -26,6 +27,7 @@ from advisor.hardware import Hardware, lookup
 
 __all__ = [
     "Calibration",
+    "CodePlace",
     "Constant",
     "Container",
     "EqualLayers",

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from advisor.api import Finding, Fix, Loader, Pictures, Saving, Source, constant, duration, refill_us
 
-from ..shared._places import first_of, place
+from ..shared._places import first_of, made_at, place
 from ..shared._words import count, percent
 from . import _workers
 from ._loader import Seen
@@ -73,7 +73,7 @@ def advice(seen: Seen, least: float) -> Finding | None:
         "share_of_samples": [one.part for one in found],
     }
     finding = seen.finding(seen.waits_for(us, min(us / seen.step_us, 1.0), said), saving, _fix(most), facts, claims)
-    return replace(finding, where=first_of(_decoded_at(found) or _dataset_at(seen.facts), finding.where))
+    return replace(finding, where=first_of(_decoded_at(found) or made_at(seen.facts.dataset_at), finding.where))
 
 
 def oversized(facts: Loader | None) -> tuple[Oversized, ...]:
@@ -149,14 +149,7 @@ def _fix(one: Oversized) -> Fix:
 
 
 def _decoded_at(found: Sequence[Oversized]) -> tuple[Source, ...]:
-    places = (one.pictures.place for one in found)
-    return tuple(Source(one.file, one.line, one.function) for one in places if one)
-
-
-def _dataset_at(facts: Loader) -> tuple[Source, ...]:
-    """Where a dataset is made that a library reads: there its `loader` can be given."""
-    at = facts.dataset_at
-    return (Source(at.file, at.line, at.function),) if at else ()
+    return tuple(at for one in found for at in made_at(one.pictures.place))
 
 
 def _at(one: Oversized) -> str:

@@ -21,7 +21,7 @@ from advisor.api import (
 )
 
 from ..shared._batches import Batch, batch
-from ..shared._places import first_of, workers_at
+from ..shared._places import first_of, made_at, workers_at
 from ..shared._words import loader_call, percent
 from ._costly_lines import CostlyLines, costly_lines
 from ._sample_ops import at_once_us
@@ -179,8 +179,7 @@ def where_of(
     # Of workers no line is known: after the line that waits for them stands the function that they spend their time in.
     made = [] if inside else _made_by(facts)
     # Samples that are prepared once are prepared where the dataset is made: of few places it is one.
-    at = facts.dataset_at if facts else None
-    dataset = [Source(at.file, at.line, at.function)] if at else []
+    dataset = made_at(facts.dataset_at if facts else None)
     others = [*inside, *loop, *made]
     return first_of((*others[:1], *dataset), others[1:])
 

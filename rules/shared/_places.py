@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import AUTOGRAD_NODE, CallSites, Category, Lines, Loader, Optimizer, Settings, Source, Trace
+from advisor.api import AUTOGRAD_NODE, CallSites, Category, CodePlace, Lines, Loader, Optimizer, Settings, Source, Trace
 
 from ._words import count
 
@@ -25,8 +25,8 @@ def place(where: Source | None) -> str:
     return f" at {at}"
 
 
-def made_at(made: Loader | Optimizer | None) -> tuple[Source, ...]:
-    """Where a loader or an optimizer was made; empty where capture did not see it."""
+def made_at(made: Loader | Optimizer | CodePlace | None) -> tuple[Source, ...]:
+    """Where a loader, an optimizer or what else has a place was made; empty where capture did not see it."""
     return (Source(made.file, made.line, made.function),) if made and made.file else ()
 
 
@@ -40,9 +40,7 @@ def first_of(first: Iterable[Source], others: Iterable[Source]) -> tuple[Source,
 
 def batch_size_at(loader: Loader | None) -> tuple[Source, ...]:
     """The line that gives the batch size its number, then where the loader was made, as far as they are known."""
-    number = loader.batch_size_at if loader else None
-    known = (Source(number.file, number.line, number.function),) if number else ()
-    return first_of(known, made_at(loader))
+    return first_of(made_at(loader.batch_size_at if loader else None), made_at(loader))
 
 
 def batch_of(samples: int, loader: Loader | None, settings: Settings | None) -> tuple[Source, ...]:
@@ -52,16 +50,13 @@ def batch_of(samples: int, loader: Loader | None, settings: Settings | None) -> 
 
 def workers_at(loader: Loader | None) -> tuple[Source, ...]:
     """Where the loader was made, then the line that gives the number of its workers, as far as they are known."""
-    number = loader.num_workers_at if loader else None
-    known = (Source(number.file, number.line, number.function),) if number else ()
-    return first_of(made_at(loader), known)
+    return first_of(made_at(loader), made_at(loader.num_workers_at if loader else None))
 
 
 def set_at(settings: Settings | None, *names: str) -> tuple[Source, ...]:
     """Where the script set one of these, as `Settings.set_at` names them; empty where it did not, or nobody saw it."""
     known = settings.set_at if settings else {}
-    found = next((known[name] for name in names if name in known), None)
-    return (Source(found.file, found.line, found.function),) if found else ()
+    return made_at(next((known[name] for name in names if name in known), None))
 
 
 def first_line(lines: Lines | None, rows: npt.NDArray[np.int64]) -> Source | None:

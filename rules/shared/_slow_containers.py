@@ -20,7 +20,7 @@ from advisor.api import (
     constant,
 )
 
-from ._places import first_of, place
+from ._places import first_of, made_at, place
 from ._side_effect_factors import SIDE_EFFECTS
 from ._words import count
 
@@ -147,8 +147,7 @@ class SlowContainer(Struct, frozen=True):
     @property
     def made(self) -> tuple[Source, ...]:
         """Where the container is made, if that is known."""
-        made = self.container.made
-        return (Source(made.file, made.line, made.function),) if made else ()
+        return made_at(self.container.made)
 
     @property
     def said(self) -> str:
