@@ -43,8 +43,8 @@ from advisor.api import (
 )
 
 from ..shared._loop_saving import loop_saving
-from ..shared._places import place
-from ..shared._words import count, each_step
+from ..shared._places import often, place
+from ..shared._words import each_step
 
 _FIX = Fix(
     "Stack the samples, and call the model once for all of them",
@@ -80,7 +80,7 @@ def _finding(one: CalledModel, saving: Saving, price: Price) -> Finding:
     behind = f", and {duration(price.scale.scaled(backward_us))} in the backward pass" if backward_us else ""
     return Finding(
         message=(
-            f"A loop{place(one.where[0])} calls `{one.loop.op}` {count(one.loop.turns)} times a step, one call "
+            f"A loop{place(one.where[0])} calls `{one.loop.op}` {often(one.loop.turns)}, one call "
             f"after the other: they take {said}{behind}."
         ),
         saving=saving,

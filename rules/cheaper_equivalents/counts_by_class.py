@@ -43,8 +43,8 @@ from advisor.api import (
     together,
 )
 
-from ..shared._places import place
-from ..shared._words import count, each_step
+from ..shared._places import often, place
+from ..shared._words import each_step
 
 # How many such passes one bincount takes.
 _BINCOUNT = constant("share.bincount_passes").range
@@ -83,7 +83,7 @@ def check(
         us = sum(line.us for line in one.lines)
         where = one.lines[0].source
         yield Finding(
-            f"{count(round(one.passes))} times a step, all elements are compared with a class to count those that are "
+            f"{often(round(one.passes)).capitalize()}, all elements are compared with a class to count those that are "
             f"equal{place(where)}: {each_step(price, us)}, for what one `bincount` gives.",
             price.shares(
                 low * (1 - most / one.passes),

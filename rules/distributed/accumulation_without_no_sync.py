@@ -55,14 +55,13 @@ from advisor.api import (
     Trace,
     Treatment,
     draw,
-    duration,
     subtract,
     total,
     union,
 )
 
 from ..shared._side_effect_factors import SIDE_EFFECTS
-from ..shared._words import count, percent
+from ..shared._words import count, each_step
 
 CONFIRMED = "measured pair on a CPU: eight passes per update, two ranks, with and without no_sync()"
 
@@ -98,8 +97,8 @@ def check(
     yield Finding(
         message=(
             f"Gradients are accumulated over {count(needless.per_update)} passes per update, and each pass reduces "
-            f"them over the ranks: for {duration(scale.scaled(exposed_us))} of each step "
-            f"({percent(breakdown.share(part))}) nothing else happens."
+            f"them over the ranks: for {each_step(price, exposed_us)} "
+            f"nothing else happens."
         ),
         saving=_saving(scale, needless.share * low_us, needless.share * high_us, breakdown.on_device),
         where=_where(costs, part),

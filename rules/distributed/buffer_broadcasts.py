@@ -52,12 +52,11 @@ from advisor.api import (
     Treatment,
     data_size,
     draw,
-    duration,
     edits,
 )
 
 from ..shared._places import often, set_at
-from ..shared._words import percent
+from ..shared._words import each_step, percent
 
 # Ops around a broadcast: one joins the buffers to a message, the others copy them back.
 _JOINS, _COPIES = ("aten::flatten_dense_tensors", "aten::cat"), ("aten::unflatten_dense_tensors", "aten::copy_")
@@ -94,8 +93,7 @@ def check(
     yield Finding(
         message=(
             f"DistributedDataParallel copies {_said(buffers, size)} from rank 0 before the forward pass, "
-            f"{often(kind.calls)}{_unchanged(buffers)}: {duration(price.scale.scaled(most_us))} of each step "
-            f"({percent(most_us / step_us)})."
+            f"{often(kind.calls)}{_unchanged(buffers)}: {each_step(price, most_us)}."
         ),
         saving=_saving(price, kind, packing, (sure_us, most_us), 1 - sent),
         where=(*set_at(record.settings if record else None, "ddp"), *_registered(buffers)),

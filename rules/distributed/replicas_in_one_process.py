@@ -39,13 +39,12 @@ from advisor.api import (
     Steps,
     Trace,
     draw,
-    duration,
     intersect,
     total,
     union,
 )
 
-from ..shared._words import percent
+from ..shared._words import of_step
 
 # The autograd functions of torch/nn/parallel, and the nodes that they leave in the backward pass.
 _OPS = ("Broadcast", "Scatter", "Gather", "ReduceAddCoalesced")
@@ -75,8 +74,7 @@ def check(
     yield Finding(
         message=(
             f"One process computes on {devices} GPUs with DataParallel: broadcasting the model, scattering batches and "
-            f"gathering results takes the host {duration(scale.scaled(handed_us))} of each step "
-            f"({percent(handed_us / steps.step_us)})."
+            f"gathering results takes the host {of_step(scale.scaled(handed_us), scale)}."
         ),
         facts={
             "devices": devices,

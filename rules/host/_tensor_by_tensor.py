@@ -12,7 +12,8 @@ from advisor.api import Finding, Fix, KernelWork, Lines, Price, duration
 
 from ..shared._listed import as_lists
 from ..shared._op_loops import OpLoop, op_loops
-from ..shared._words import count, each_step
+from ..shared._places import often
+from ..shared._words import each_step
 
 Ints = npt.NDArray[np.int64]
 
@@ -63,7 +64,7 @@ def over_tensors(priced: Priced, lines: Lines, seen: Ints, min_share: float) -> 
         took_us = price.ops.us(price.ops.launched(loop.rows))
         yield Finding(
             message=(
-                f"A loop runs {_named(loop)} {count(loop.times)} times a step, tensor by tensor: the GPU spends "
+                f"A loop runs {_named(loop)} {often(loop.times)}, tensor by tensor: the GPU spends "
                 f"{each_step(price, took_us)} on these small kernels, "
                 f"and waits {duration(scale.scaled(listed.waited_us))} between them."
             ),

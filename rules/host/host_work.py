@@ -50,11 +50,8 @@ from advisor.api import (
     Price,
     RankRecord,
     Saving,
-    Scale,
     SideThreads,
-    Steps,
     draw,
-    duration,
 )
 
 from ..shared._rising_steps import end_of_rise
@@ -119,7 +116,7 @@ def check(
         if min(worth_us, bound_us) >= min_share * steps.step_us:
             found = True
             us = min(place.us + nameless_us, bound_us + place.us)
-            found_here = _finding(place, us, saving, here, grown_us is not None, steps, scale)
+            found_here = _finding(place, us, saving, here, grown_us is not None, price)
             found_here = as_messages(found_here, place, price, record)
             called = CallSites.compute(price.ops.trace, lines).of_lines(place.where)
             heads = place.heads if place.lines[0].visits >= LOOP_ITERATIONS else ()
@@ -160,15 +157,15 @@ def _saving(place: Block, nameless_us: float, price: Price, rare: float | None, 
     return price.shares(low * (1 - MOST_KEPT), high, how, slowed=slowed)
 
 
-def _finding(
-    place: Block, us: float, saving: Saving, rare: float | None, grows: bool, steps: Steps, scale: Scale
-) -> Finding:
-    share = percent(min(us / steps.step_us, 1.0))
-    taken, often = f"{duration(scale.scaled(us))} of each step ({share})", " at"
+def _finding(place: Block, us: float, saving: Saving, rare: float | None, grows: bool, price: Price) -> Finding:
+    taken, often = each_step(price, us), " at"
     if rare is not None:
-        few = "a few of the steps" + (f" (one in {scale.every})" if scale.every else "")
+        few = "a few of the steps" + (f" (one in {price.scale.every})" if price.scale.every else "")
         # The one step whose lines were recorded may not be one of those: then the line is the one beside it.
-        taken, often = f"{share} of all time", f", all of it in {few}, at or before"
+        taken, often = (
+            f"{percent(min(us / price.ops.steps.step_us, 1.0))} of all time",
+            f", all of it in {few}, at or before",
+        )
     more = ", and grows with every step" if grows else ""
     return Finding(
         message=f"Python code between ops takes {taken}{often} {place.place}{more}.",

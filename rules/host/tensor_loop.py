@@ -70,8 +70,8 @@ from advisor.api import (
 )
 
 from ..shared._loop_saving import NOT_SEEN, loop_saving
-from ..shared._places import called_at
-from ..shared._words import count, each_step
+from ..shared._places import called_at, often
+from ..shared._words import each_step
 from ._cells_in_turn import cells_in_turn
 from ._device_loops import DeviceLoop, device_loops
 from ._tensor_by_tensor import Priced, over_tensors
@@ -159,7 +159,7 @@ def _waited_for(loop: DeviceLoop, price: Price, min_share: float) -> Finding | N
     first = loop.where[0]
     return Finding(
         message=(
-            f"{first.file.rpartition('/')[2]}:{first.line} runs `{loop.op}` {count(loop.times)} times a step in a "
+            f"{first.file.rpartition('/')[2]}:{first.line} runs `{loop.op}` {often(loop.times)} in a "
             f"loop, for which the GPU waits {each_step(price, loop.waited_us)}."
         ),
         saving=saving,
@@ -173,9 +173,9 @@ def _waited_for(loop: DeviceLoop, price: Price, min_share: float) -> Finding | N
 def _finding(place: Block, loop: Loop, turn: LoopDependency, price: Price, called: tuple[Source, ...]) -> Finding:
     scale = price.scale
     behind = f", and {duration(scale.scaled(place.backward_us))} in the backward pass" if place.backward_us else ""
-    does = f"runs `{loop.op}` {count(loop.turns)} times a step: the loop"
+    does = f"runs `{loop.op}` {often(loop.turns)}: the loop"
     if loop.reads:
-        does = f"reads single elements of tensors {count(loop.turns)} times a step, inside a library: that"
+        does = f"reads single elements of tensors {often(loop.turns)}, inside a library: that"
     return Finding(
         message=f"{place.place}{called_at(called)} {does} takes {each_step(price, place.us)}{behind}.",
         saving=loop_saving(place, loop, turn, price),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from advisor.api import Finding, Fix, InputWaits, LineCost, LineCosts, Loader, RankRecord, duration, refill_us
 
 from ..shared._places import often, place
-from ..shared._words import count, percent, plural
+from ..shared._words import count, of_step, plural
 from ._loader import Seen
 
 # Batches of an iterator that is dropped after the first; workers draw those that follow ahead.
@@ -48,7 +48,7 @@ def advice(seen: Seen, least: float) -> Finding | None:
         message=(
             f"A DataLoader iterator is created {often(line.visits)}{place(line.source)} for a single batch: each one "
             f"starts a new epoch, and drawing the indices of {count(loader.dataset_size or 0)} samples takes "
-            f"{duration(drawn_us)} of each step ({percent(drawn_us / step_us)})."
+            f"{of_step(drawn_us, price.scale)}."
         ),
         saving=price.of_us(drawn_us, most_us + refill_us(step_us - most_us), how),
         where=(line.source,),
@@ -76,7 +76,7 @@ def _of_workers(seen: Seen, loader: Loader, line: LineCost, least: float) -> Fin
         message=(
             f"A DataLoader iterator is created {often(line.visits)}{place(line.source)}, though an epoch has "
             f"{count(_batches(loader))} batches: each one starts {plural(workers, 'worker')} and stops "
-            f"{'it' if workers == 1 else 'them'} again, {duration(low_us)} of each step ({percent(low_us / step_us)}), "
+            f"{'it' if workers == 1 else 'them'} again, {of_step(low_us, price.scale)}, "
             f"and the step waits {duration(waited_us)} for the first batch."
         ),
         saving=price.of_us(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from advisor.api import Finding, Fix, LineCosts, Loader, Scale, Source, constant, duration, refill_us
+from advisor.api import Finding, Fix, LineCosts, Loader, Scale, Source, constant, refill_us
 
 from ..shared._batches import WHOLE
-from ..shared._words import percent, plural
+from ..shared._words import of_step, plural
 from ._loader import Seen
 
 # An index that is drawn with all others of an epoch at once.
@@ -110,8 +110,8 @@ def _finding(found: Drawing, seen: Seen, facts: Loader) -> Finding:
         how += "; low: nothing, if they depend on the model or take as long when drawn at once"
     return Finding(
         message=(
-            f"Drawing the indices of the next batch takes {duration(found.us)} of each step "
-            f"({percent(found.us / seen.step_us)}) in the training process{beside}: {who} draws them {when}."
+            f"Drawing the indices of the next batch takes {of_step(found.us, seen.price.scale)} "
+            f"in the training process{beside}: {who} draws them {when}."
         ),
         saving=seen.price.of_us(*found.range_us, how),
         where=tuple(dict.fromkeys((*found.where, *((seen.waits.where,) if seen.waits.where else ())))),

@@ -42,7 +42,7 @@ from advisor.api import (
     duration,
 )
 
-from ..shared._words import count, percent
+from ..shared._words import count, of_step
 
 
 def check(
@@ -71,7 +71,7 @@ def check(
         message=(
             f"One of {count(len(workers))} loader workers takes {duration(slowest)} for a batch and the others about "
             f"{duration(typical)}: since batches are returned in order, the loop waits "
-            f"{duration(scale.scaled(wait_us))} of each step ({percent(wait_us / steps.step_us)}) for them."
+            f"{of_step(scale.scaled(wait_us), scale)} for them."
         ),
         saving=scale.saving(
             0.0,

@@ -48,14 +48,13 @@ from advisor.api import (
     dims_of,
     draw,
     dtypes_of,
-    duration,
     shapes,
     sizes,
 )
 
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import first_line, set_at
-from ..shared._words import percent, plural
+from ..shared._words import of_step, plural
 
 CONFIRMED = "measured pair on a CPU: float64 as the default dtype against float32"
 
@@ -122,10 +121,7 @@ def check(
     held = _held(record) if not chosen else ""
     first = first_line(lines, _brings(recorded, rows)) if len(rows) and not chosen else None
     yield Finding(
-        message=(
-            f"{what} in float64 take {duration(scale.scaled(double_us))} of each step "
-            f"({percent(double_us / steps.step_us)}){chosen}{held}."
-        ),
+        message=(f"{what} in float64 take {of_step(scale.scaled(double_us), scale)}{chosen}{held}."),
         saving=scale.saving(
             low_us,
             high_us,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import Loader, Price, Ranks, duration
+from advisor.api import Loader, Price, Ranks, Scale, duration
 
 
 def percent(share: float) -> str:
@@ -12,8 +12,12 @@ def percent(share: float) -> str:
 
 def each_step(of: Price | Ranks, us: float) -> str:
     """Recorded µs per step in time of the un-profiled one: '1.2 ms of each step (5 %)'."""
-    step_us = of.step_us if isinstance(of, Ranks) else of.ops.steps.step_us
-    return f"{duration(of.scale.scaled(us))} of each step ({percent(us / step_us)})"
+    return of_step(of.scale.scaled(us), of.scale)
+
+
+def of_step(us: float, scale: Scale) -> str:
+    """The same of µs of the un-profiled step."""
+    return f"{duration(us)} of each step ({percent(us / scale.step_us)})"
 
 
 def count(number: float) -> str:

@@ -47,7 +47,7 @@ from advisor.api import (
 )
 
 from ...shared._examples import node, observed, op, two_steps
-from ...shared._places import place
+from ...shared._places import often, place
 from ...shared._words import count
 from .._equivalent import Equivalent, worth
 from ._equal_layers import LayersInTurn, layers_in_turn, loop_line
@@ -121,7 +121,7 @@ def _finding(
     given, weight = sizes(dims, 0), sizes(dims, 1)
     shape = f" from {count(weight[1])} to {count(weight[0])} columns" if len(weight) == 2 else ""
     name = "linear layers" if len(weight) == 2 else "convolutions"
-    per_step = f", {count(found.groups)} times a step" if round(found.groups) > 1 else ""
+    per_step = f", {often(found.groups)}" if round(found.groups) > 1 else ""
     yield known.finding(
         f"{count(found.layers)} {name}{shape}, each with weights of its own, run one after the other{known.at}"
         f"{per_step}, although none needs another's result: {known.spent}, backward pass included.",

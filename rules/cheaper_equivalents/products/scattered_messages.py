@@ -29,7 +29,8 @@ import numpy as np
 from advisor.api import Drawing, Example, Finding, Fix, Lines, ObservedOps, Price, constant, dims_of, nodes_of, sizes
 
 from ...shared._examples import node, op, two_steps
-from ...shared._words import count, plural
+from ...shared._places import often
+from ...shared._words import count
 from .._equivalent import Equivalent, Ints, worth
 
 _GOES = constant("share.sparse_messages").range
@@ -60,7 +61,7 @@ def check(
         edges, columns = sizes(dims_of(events, int(found[0][2])), 3)[:2]
         times = len(found) / price.ops.steps.count
         yield known.finding(
-            f"{plural(round(times, 1), 'time')} a step{known.at}, rows of {count(columns)} columns are gathered for "
+            f"{often(times).capitalize()}{known.at}, rows of {count(columns)} columns are gathered for "
             f"{count(edges)} edges, scaled, and summed by indices that never change: {known.spent}, backward pass "
             "included. A sparse matrix product does the same.",
             {"edges": edges, "columns": columns, "messages_us": known.spent_us},
