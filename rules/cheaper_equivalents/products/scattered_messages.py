@@ -123,7 +123,7 @@ EXAMPLES = [
         # G, M, S and their nodes D, N, H take 0.9 + 0.6 + 0.9 + 0.8 + 0.6 + 1.2 ms; 59 to 92 % go.
         facts=_facts(),
         saves_us=(2_800, 4_700),
-        says=("1 time a step", "60,000 edges"),
+        says=("Once a step", "60,000 edges"),
     ),
     Example(
         "weights of edges that are computed from the nodes",
