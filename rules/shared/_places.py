@@ -49,8 +49,9 @@ def batch_of(samples: int, loader: Loader | None, settings: Settings | None) -> 
 
 
 def workers_at(loader: Loader | None) -> tuple[Source, ...]:
-    """Where the loader was made, then the line that gives the number of its workers, as far as they are known."""
-    return first_of(made_at(loader), made_at(loader.num_workers_at if loader else None))
+    """Where the loader was made, what its call unpacks, and the number of its workers, as far as they are known."""
+    others = (loader.options_at, loader.num_workers_at) if loader else ()
+    return first_of(made_at(loader), (one for other in others for one in made_at(other)))
 
 
 def set_at(settings: Settings | None, *names: str) -> tuple[Source, ...]:

@@ -140,7 +140,10 @@ class Collector:
         from .facts.probe import attempt
 
         options = attempt(partial(self.setting_lines.as_optioned, loader)) or {}
-        return {"dataset_at": attempt(partial(self.setting_lines.of_dataset, loader)) or None, **options} | {
+        dataset, unpacked = self.setting_lines.of_dataset, self.setting_lines.of_options
+        made = {"dataset_at": dataset, "options_at": unpacked}
+        known = {name: attempt(partial(of, loader)) or None for name, of in made.items()}
+        return {**known, **options} | {
             f"{argument}_at": attempt(partial(self.setting_lines.of_number, loader, argument)) or None
             for argument in ("batch_size", "num_workers")
         }

@@ -69,6 +69,23 @@ def test_the_dataset_is_named_where_one_call_makes_it(lines: str, at: int | None
 
 
 @pytest.mark.parametrize(
+    ("lines", "at"),
+    [
+        ("self.options = dict(num_workers=n)\nloader = DataLoader(data, **self.options)", 1),
+        ("options = {'num_workers': n}\nloader = DataLoader(\n    data,\n    **options,\n)", 1),
+        ("options = {}\noptions = {'num_workers': n}\nloader = DataLoader(data, **options)", None),
+        ("options = read(path)\nloader = DataLoader(data, **options)", None),
+        ("options = {'a': 1}\nloader = DataLoader(data)", None),
+    ],
+)
+def test_what_a_loader_unpacks_is_put_together_at_one_place(lines: str, at: int | None) -> None:
+    text = ScriptText(())
+    text.__dict__["sources"] = {"train.py": lines}
+    call = lines[: lines.index("loader =")].count("\n") + 1
+    assert text.options({"file": "train.py", "line": call, "function": ""}).get("line") == at
+
+
+@pytest.mark.parametrize(
     ("text", "line"),
     [
         ("from transformers import TrainingArguments\nargs = TrainingArguments(\n    'kept',\n)", 2),

@@ -178,15 +178,36 @@ class ScriptText:
         call: the line in the call of the loader. Empty where the name is given anything else, or more than once.
         """
         passed = self._passed("dataset", call) if call else None
-        if isinstance(passed, ast.Call):
-            return _place(call["file"], passed.lineno)
-        if not isinstance(passed, ast.Name | ast.Attribute):
-            return {}
-        name, tree = ast.dump(passed), self.tree(call["file"])
-        given = [node for node in (ast.walk(tree) if tree else ()) if isinstance(node, ast.Assign | ast.AnnAssign)]
-        found = [one.value for one in given if name in map(_as_read, _targets(one))]
-        made = found[0] if len(found) == 1 else None
+        made = passed if isinstance(passed, ast.Call) else self._assigned(passed, call)
         return _place(call["file"], made.lineno) if isinstance(made, ast.Call) else {}
+
+    def options(self, call: Place) -> Place:
+        """Where the arguments that the call of a loader unpacks, `**options`, are put together; empty if not one place.
+
+        call: as of `dataset`.
+        """
+        around = self._around(call) if call else []
+        loader = next((node for node in around if "DataLoader" in last_name(node.func)), None)
+        unpacked = [one.value for one in loader.keywords if one.arg is None] if loader else []
+        made = self._assigned(unpacked[0], call) if len(unpacked) == 1 else None
+        collects = isinstance(made, ast.Dict) or (isinstance(made, ast.Call) and last_name(made.func) == "dict")
+        return _place(call["file"], made.lineno) if made is not None and collects else {}
+
+    def _assigned(self, name: ast.expr | None, call: Place) -> ast.expr | None:
+        """What a name or an attribute is assigned in the file of a call; None where that is not one thing."""
+        if not isinstance(name, ast.Name | ast.Attribute):
+            return None
+        read, tree = ast.dump(name), self.tree(call["file"])
+        given = [node for node in (ast.walk(tree) if tree else ()) if isinstance(node, ast.Assign | ast.AnnAssign)]
+        found = [one.value for one in given if read in map(_as_read, _targets(one))]
+        return found[0] if len(found) == 1 else None
+
+    def _around(self, call: Place) -> list[ast.Call]:
+        """The calls around a line, the innermost first."""
+        tree = self.tree(call["file"])
+        calls = [node for node in (ast.walk(tree) if tree else ()) if isinstance(node, ast.Call)]
+        around = [node for node in calls if _covers(node, call["line"])]
+        return sorted(around, key=lambda one: (one.end_lineno or one.lineno) - one.lineno)
 
     @cached_property
     def _given(self) -> list[_Given]:
@@ -196,10 +217,7 @@ class ScriptText:
 
     def _passed(self, argument: str, call: Place) -> ast.expr | None:
         """What the innermost call around a line is given for an argument of a loader, by keyword or by position."""
-        tree = self.tree(call["file"])
-        calls = [node for node in (ast.walk(tree) if tree else ()) if isinstance(node, ast.Call)]
-        around = [node for node in calls if _covers(node, call["line"])]
-        for node in sorted(around, key=lambda one: (one.end_lineno or one.lineno) - one.lineno):
+        for node in self._around(call):
             named = [keyword.value for keyword in node.keywords if keyword.arg == argument]
             if named or "DataLoader" in last_name(node.func):
                 at = _POSITIONS[argument]

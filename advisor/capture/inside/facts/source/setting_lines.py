@@ -136,13 +136,15 @@ class SettingLines:
         """Where a number that a loader was made with stands in the text; empty where that is not known."""
         if loader.get(argument) is None or not loader.get("file"):
             return {}
-        return self.text.number(loader[argument], argument, {key: loader[key] for key in ("file", "line", "function")})
+        return self.text.number(loader[argument], argument, _made(loader))
 
     def of_dataset(self, loader: dict[str, Any]) -> Place:
         """Where the dataset of a loader is made, by the text; empty where that is not known."""
-        return self.text.dataset(
-            {key: loader[key] for key in ("file", "line", "function")} if loader.get("file") else {}
-        )
+        return self.text.dataset(_made(loader))
+
+    def of_options(self, loader: dict[str, Any]) -> Place:
+        """Where the arguments that a loader's call unpacks are put together, by the text; empty if not known."""
+        return self.text.options(_made(loader))
 
     def as_optioned(self, made: dict[str, Any]) -> Place:
         """Where the options of what Transformers' Trainer made are given; empty where that is not one line."""
@@ -257,3 +259,8 @@ def _setters() -> set[CodeType]:
         inner("generic", "all") if inner is not None else None,
     ]
     return {one.__code__ for one in found if hasattr(one, "__code__")}
+
+
+def _made(loader: dict[str, Any]) -> Place:
+    """The line in the call that made a loader; empty where that is not known."""
+    return {key: loader[key] for key in ("file", "line", "function")} if loader.get("file") else {}
