@@ -14,7 +14,6 @@ import hashlib
 import json
 import math
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -115,16 +114,23 @@ def advise(script: Path, launcher: str, profile: Path) -> dict[str, Any]:
     `profile` is the folder of its run; where there is none yet, the script is run and it is made. Once it is there,
     rules that have changed since are asked about the same run again.
     """
-    advisor = shutil.which("advisor", path=str(Path(sys.executable).parent)) or "advisor"
+    advisor = [sys.executable, "-m", "advisor"]  # also from a checkout that is not installed
     started = time.monotonic()
     if not (profile / "run.json").exists():
-        words = [advisor, "run", "--quiet", "--output", str(profile), *(["--", *command(launcher)] if launcher else [])]
+        words = [
+            *advisor,
+            "run",
+            "--quiet",
+            "--output",
+            str(profile),
+            *(["--", *command(launcher)] if launcher else []),
+        ]
         failed = _run([*words, str(script)])
         if not (profile / "run.json").exists():
             return {"failed": failed}
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "report.json"
-        failed = _run([advisor, "analyze", "--quiet", "--output", str(out), str(profile)])
+        failed = _run([*advisor, "analyze", "--quiet", "--output", str(out), str(profile)])
         if not out.exists():
             return {"failed": failed}
         report = json.loads(out.read_text("utf-8"))

@@ -12,7 +12,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-SAMPLES = Path(__file__).parents[3] / "samples"
+ROOT = Path(__file__).parents[3]
 MATERIAL = 0.02  # of the step: what a healthy script must stay below
 CONTROL_LIMIT = 0.015  # of the step: the most that a popular fix without effect may be promised
 PROMISE, KEPT_AT_LEAST = 0.05, 0.0  # a promise of 5 % or more that gives nothing back is a wrong one
@@ -48,7 +48,8 @@ def declared_lines(result: dict[str, Any]) -> set[int] | None:
     if not declared:
         return None
     texts = [declared] if isinstance(declared, str) else declared
-    lines = (SAMPLES / "pairs" / result["name"] / "slow.py").read_text("utf-8").splitlines()
+    folder = ROOT / result["facts"].get("folder", "samples/pairs")  # those of a GPU lie elsewhere
+    lines = (folder / result["name"] / "slow.py").read_text("utf-8").splitlines()
     return {number for number, line in enumerate(lines, 1) if any(text in line for text in texts)}
 
 

@@ -2,7 +2,9 @@
 
     python step_times.py [--steps N] OUT.json script.py args…
 
-Nothing but a hook after each optimizer step is added. Every rank writes its own file (OUT.json, OUT.json.1 …).
+Nothing but a hook after each optimizer step is added. Where CUDA is in use, a step ends when the device has done its
+work, which an event in the stream tells: the host is several steps ahead there. Every rank writes its own file
+(OUT.json, OUT.json.1 …).
 With --steps N the script is ended after N steps, for tests.
 """
 
@@ -11,9 +13,13 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
+
+HUNG_S = 300  # a script takes a minute at most, even where it compiles: after this time it hangs
 
 
 def run(script: str, arguments: list[str], out: Path, last: int = 0) -> None:
@@ -22,9 +28,13 @@ def run(script: str, arguments: list[str], out: Path, last: int = 0) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     ends: list[float] = []
+    marks: list[Any] = []  # of the device, one for each of the ends
 
     def stamp(*_: object) -> None:
         ends.append(time.perf_counter())
+        if torch.cuda.is_initialized():
+            marks.append(torch.cuda.Event(enable_timing=True))
+            marks[-1].record()
         if len(ends) == last:
             _leave_together()
             raise SystemExit(0)
@@ -38,8 +48,16 @@ def run(script: str, arguments: list[str], out: Path, last: int = 0) -> None:
         if torch.cuda.is_available() and torch.cuda.is_initialized() and ends:
             torch.cuda.synchronize()  # work that is queued belongs to the last step
             ends[-1] = time.perf_counter()
+            ends = on_device(ends, marks)
         rank = int(os.environ.get("RANK", "0"))
         (out.with_name(f"{out.name}.{rank}") if rank else out).write_text(json.dumps(ends), "utf-8")
+
+
+def on_device(ends: list[float], marks: list[Any]) -> list[float]:
+    """The ends as the device's clock has them, in seconds; the host's, where not every step has its mark."""
+    if len(marks) != len(ends):
+        return ends
+    return [ends[0] + marks[0].elapsed_time(mark) / 1e3 for mark in marks]
 
 
 def _leave_together() -> None:
@@ -69,6 +87,7 @@ def run_forked(script: str, out: Path, last: int = 0) -> None:
     child = os.fork()
     if not child:
         code = 1
+        signal.alarm(HUNG_S)
         try:
             handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(handle, 1)
