@@ -66,7 +66,7 @@ def of_rank(
     if steps.cut_off:
         text = "the last step has no ops, because the recording ended when it began; it is not counted"
         said.append(Health("last-step", "note", text))
-    said.extend(_lost(trace, steps))
+    said.extend(_lost(trace, steps, device))
     if steps.stalls_us:
         longest = duration(max(steps.stalls_us))
         which = "a profiled step is" if len(steps.stalls_us) == 1 else f"{len(steps.stalls_us)} profiled steps are"
@@ -113,13 +113,15 @@ def _odd(steps: Steps) -> Iterator[Health]:
     yield Health("uneven-steps", "note", text)
 
 
-def _lost(trace: Trace, steps: Steps) -> Iterator[Health]:
+def _lost(trace: Trace, steps: Steps, device: Device) -> Iterator[Health]:
     """Work of the device that was launched, and is not in the trace."""
     number = len(lost_launches(trace, Launched.compute(trace))) if trace.device_work.any() else 0
     if not number:
         return
     rest = "their time counts as idle time of an unknown cause"
-    if steps.lost:
+    if not device.measured:
+        rest = "nothing is said of the device"
+    elif steps.lost:
         which = "step that lost more than a few is" if steps.lost == 1 else "steps that lost more than a few are"
         rest = f"{steps.lost} {which} left out; else {rest}"
     text = f"records of the device were lost: {number:,} launches have no kernel in the trace; {rest}"

@@ -8,6 +8,8 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
+from advisor.analyses.base.launched import Launched
+from advisor.analyses.base.lost_records import why_not_measured
 from advisor.trace.events import Category, Trace
 from advisor.trace.meta import DeviceProperties
 from advisor.trace.numbers import numbered
@@ -41,7 +43,7 @@ class Device(Struct, frozen=True):
         return not self.why
 
     @classmethod
-    def compute(cls, trace: Trace) -> Device:
+    def compute(cls, trace: Trace, launched: Launched) -> Device:
         """The device of a trace; never Missing."""
         events = trace.events
         work = trace.device_work
@@ -55,7 +57,8 @@ class Device(Struct, frozen=True):
         capability = None
         if kind == "cuda" and properties.major is not None:
             capability = (properties.major, properties.minor or 0)
-        return cls(kind, properties.name, capability, properties.multiprocessors, properties.total_memory, count)
+        why = why_not_measured(trace, launched)
+        return cls(kind, properties.name, capability, properties.multiprocessors, properties.total_memory, count, why)
 
 
 def _kind(trace: Trace, name: str) -> Kind:

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from advisor.analyses.base.device import Device
 from advisor.analyses.base.launched import Launched
 from advisor.analyses.base.lost_records import lost_launches, with_lost_work
 from advisor.analyses.base.steps import Steps
+from advisor.analyses.step.breakdown import Breakdown
 from advisor.computed import Computed
 from advisor.trace.events import Trace
 from advisor.trace.read.load import read_bytes
@@ -47,7 +49,7 @@ def test_a_step_that_lost_its_work_is_in_no_share() -> None:
         pytest.param(set(), 0, 0, id="none"),
         pytest.param({8}, 1, 1, id="one of eight"),
         pytest.param({0, 8, 16}, 3, 0, id="all steps but one"),
-        pytest.param(set(range(20)), 0, 0, id="most: nothing links calls and work"),
+        pytest.param(set(range(2, 30)), 28, 0, id="most"),
     ],
 )
 def test_how_much_was_lost(lost: set[int], found: int, left_out: int) -> None:
@@ -55,6 +57,26 @@ def test_how_much_was_lost(lost: set[int], found: int, left_out: int) -> None:
     computed = Computed(trace=trace)
     assert len(lost_launches(trace, computed.get(Launched))) == found
     assert computed.get(Steps).lost == left_out
+
+
+@pytest.mark.parametrize(
+    ("lost", "measured"),
+    [
+        pytest.param(set(range(15)), True, id="less than half"),
+        pytest.param(set(range(17)), False, id="more than half"),
+    ],
+)
+def test_where_most_work_was_lost_the_device_is_not_measured(lost: set[int], measured: bool) -> None:
+    computed = Computed(trace=trace_of(lost))
+    assert computed.get(Device).measured is measured
+    assert computed.get(Breakdown).on_device is measured
+
+
+def test_where_no_work_names_its_launch_none_was_lost() -> None:
+    """Two streams, so that their order does not link them either."""
+    trace = trace_of(set(range(32)), *(row("sgemm", "kernel", 12 * at, device=0, stream=7 + at % 2) for at in range(9)))
+    assert not len(lost_launches(trace, Launched.compute(trace)))
+    assert Computed(trace=trace).get(Device).measured
 
 
 def test_what_a_graph_captures_runs_later() -> None:
