@@ -31,7 +31,7 @@ def only(said: Report, rule: str) -> Finding:
     return finding
 
 
-@pytest.mark.parametrize("name", ["generated", "evaluated"])
+@pytest.mark.parametrize("name", ["generated", "scored"])
 def test_loops_that_only_a_read_or_a_fetch_marks(name: str) -> None:
     said, step_us, usual_us = told(name)
     assert said.steps.source == "repetition"
@@ -90,7 +90,7 @@ def test_work_whose_records_were_lost_is_no_idle_time() -> None:
 
 
 def test_idle_time_that_a_wait_explains_is_told_once() -> None:
-    said, step_us, _ = told("evaluated")
+    said, step_us, _ = told("scored")
     assert only(said, "sync-in-loop").measured_us == pytest.approx(0.35 * step_us, rel=0.05)
     assert not found(said, "idle-gpu")
 

@@ -13,6 +13,8 @@ from advisor.api import Category, StepOps, Trace, backward_of, dataclass, dims_o
 
 from .._equivalent import Ints, rows_of
 
+_LOOK_UPS = ("aten::embedding", "aten::embedding_bag")
+_DENSE = ("aten::embedding_dense_backward", "aten::_embedding_bag_dense_backward")
 _PRODUCTS = ("aten::linear", "aten::t", "aten::mm", "aten::matmul", "aten::addmm")
 
 
@@ -24,9 +26,11 @@ class Table:
     calls      rows of the trace that look up
     rows       those that write its dense gradient, and update it alone
     listed     those that update lists of tensors, with the share of their numbers that are the table's
+    bags       rows are looked up in bags, `nn.EmbeddingBag`
     """
 
     looked_up: int = 0
+    bags: bool = False
     calls: list[int] = field(default_factory=list)
     rows: set[int] = field(default_factory=set)
     listed: dict[int, float] = field(default_factory=dict)
@@ -35,9 +39,9 @@ class Table:
 def tables_of(ops: StepOps) -> dict[tuple[int, int], Table]:
     """Tables by shape, each with the rows that write its dense gradient and update all of it."""
     events, inside = ops.events, ops.links.inside
-    dense = set(ops.nesting.outer_op[events.exactly("aten::embedding_dense_backward")].tolist())
+    dense = set(ops.nesting.outer_op[events.exactly(*_DENSE)].tolist())
     tables: dict[tuple[int, int], Table] = defaultdict(Table)
-    for row in np.flatnonzero(events.exactly("aten::embedding") & inside).tolist():
+    for row in np.flatnonzero(events.exactly(*_LOOK_UPS) & inside).tolist():
         dims = dims_of(events, row)
         shape, indices = sizes(dims, 0), sizes(dims, 1)
         if len(shape) != 2:
@@ -48,6 +52,7 @@ def tables_of(ops: StepOps) -> dict[tuple[int, int], Table]:
         table = tables[shape[0], shape[1]]
         table.looked_up += int(np.prod(indices)) if indices else 1
         table.calls.append(row)
+        table.bags |= events.text(row) != _LOOK_UPS[0]
         table.rows |= {node for node in nodes.tolist() if inside[node]}
     if tables:
         # An output layer that shares its weights with a table has a gradient of all rows in any case.

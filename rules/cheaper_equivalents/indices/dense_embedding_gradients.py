@@ -1,7 +1,7 @@
 """The gradient of a large embedding is dense, although a batch uses few rows.
 
 ## What it looks at
-Embedding tables of which a step looks up at most a tenth of the rows, the backward op that writes a gradient as large
+Embedding tables (`nn.Embedding`, `nn.EmbeddingBag`) of which a step looks up at most a tenth of the rows, the backward op that writes a gradient as large
 as the whole table, and the optimizer's ops on that table. Tables that a matrix multiplication uses too, as in language
 models with tied weights, inherently have dense gradients and are not reported.
 
@@ -18,6 +18,7 @@ others. Plain SGD and Adagrad accept such gradients. For Adam, give the table a 
 ## When to leave it
 SparseAdam updates the state of a row only when the row occurs, so training differs from Adam. Weight decay and momentum
 are not defined for rows that do not occur. `DistributedDataParallel` reduces sparse gradients with some backends only.
+`nn.EmbeddingBag(mode="max")` has no sparse gradients.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ _CALL_US = {"SGD": constant("sparse.sgd_call_us").range, "Adagrad": constant("sp
 _NUMBER_NS = {"SGD": constant("sparse.sgd_number_ns").range, "Adagrad": constant("sparse.adagrad_number_ns").range}
 # A step goes through the gradient, the weights, and two moments at most.
 _TABLES = 4
+_BAGS = "low: nothing, as sparse gradients of bags were not measured; high: all work on the whole table"
 _MEASURED = "low: the least that sparse gradients saved in measurements; high: all work on the whole table"
 # Where the work that comes instead is known, all of the present work goes.
 _KNOWN = (
@@ -78,20 +80,20 @@ def check(
                     "touched_share": looked_up / height,
                     "dense_us": found.spent_us,
                 },
-                _fix(height, width, names),
+                _fix(f"nn.Embedding{'Bag' if table.bags else ''}({height}, {width}", names),
             )
             yield replace(finding, where=set_at(settings, f"embedding {height}x{width}") + finding.where)
 
 
 def _equivalent(price: Price, table: Table, numbers: int, width: int, names: list[str]) -> Equivalent:
     """Sparse gradients of a table of so many numbers; what these take instead is known of some optimizers, on a CPU."""
-    known = bool(names) and all(name in _CALL_US for name in names) and not price.on_device
+    known = bool(names) and all(name in _CALL_US for name in names) and not price.on_device and not table.bags
     # Giving so much memory back takes the loop time in no op, and less while the profiler keeps its own memory there.
     rest = [part.plain_us - part.recorded_us for part in price.deprofiled.parts if part.name == "rest"]
-    least = 1.0 if known else min((_LEAST.get(name, 0.0) for name in names), default=0.0)
+    least = 1.0 if known else 0.0 if table.bags else min((_LEAST.get(name, 0.0) for name in names), default=0.0)
     return Equivalent(
         parts=((rows_of(*sorted(table.rows)), least, 1.0), *_of_lists(table, least)),
-        how=_KNOWN if known else _MEASURED,
+        how=_KNOWN if known else _BAGS if table.bags else _MEASURED,
         claims=("backward", "optimizer"),
         instead_us=_instead_us(table, width, names, price.ops.steps.count) if known else (0.0, 0.0),
         ops="replayed",
@@ -128,9 +130,8 @@ def _optimizers(names: Sequence[str]) -> list[str]:
     return sorted(name.removeprefix("Optimizer.step#").removesuffix(".step") for name in steps)
 
 
-def _fix(height: int, width: int, names: list[str]) -> Fix:
-    before = f"nn.Embedding({height}, {width})"
-    after = f"nn.Embedding({height}, {width}, sparse=True)"
+def _fix(made: str, names: list[str]) -> Fix:
+    before, after = f"{made})", f"{made}, sparse=True)"
     if not _needs_other_optimizer(names):
         return Fix("Set `sparse=True` on the embedding", "numerics", before, after)
     name = names[0] if names else "AdamW"
@@ -165,6 +166,26 @@ EXAMPLES = [
         says=("at most 64 of the 200,000 rows",),
     ),
     Example("the same on a GPU", _drawn(gpu=" [E  ][E      ][E       ][E      ]"), saves_us=(0, 2000)),
+    Example(
+        "the table of an `nn.EmbeddingBag`",
+        _drawn(
+            L=op("embedding_bag", [200_000, 32], [64], [8], number=3),
+            N=node(3, "EmbeddingBagBackward0", launches=None),
+            W=op("_embedding_bag_dense_backward", [8, 32], [64], [64]),
+        ),
+        saves_us=(0, 2300),
+        says=("at most 64 of the 200,000 rows",),
+    ),
+    Example(
+        "an `nn.EmbeddingBag` with sparse gradients",
+        _drawn(
+            L=op("embedding_bag", [200_000, 32], [64], [8], number=3),
+            N=node(3, "EmbeddingBagBackward0", launches=None),
+            W=op("_embedding_bag_sparse_backward", [8, 32], [64], [64]),
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
     Example("a small vocabulary, most of which occurs in a batch", _drawn(100), None, near_miss=True),
     Example(
         "a language model that multiplies with the same table",

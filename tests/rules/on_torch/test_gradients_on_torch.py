@@ -16,10 +16,11 @@ pytestmark = pytest.mark.torch
 @pytest.mark.parametrize(
     ("rows", "sparse", "status"), [(50_000, False, "found"), (50_000, True, "clear"), (200, False, "clear")]
 )
-def test_dense_gradients_of_a_large_table(rows: int, sparse: bool, status: str, tmp_path: Path) -> None:
-    table = torch.nn.Embedding(rows, 32, sparse=sparse)
+@pytest.mark.parametrize("kind", ["Embedding", "EmbeddingBag"])
+def test_dense_gradients_of_a_large_table(kind: str, rows: int, sparse: bool, status: str, tmp_path: Path) -> None:
+    table = getattr(torch.nn, kind)(rows, 32, sparse=sparse)
     optimizer = torch.optim.SGD(table.parameters(), lr=0.1)
-    index = torch.randint(0, rows, (64,))
+    index = torch.randint(0, rows, (8, 8))
 
     def step() -> None:
         optimizer.zero_grad()

@@ -178,7 +178,7 @@ def on_demand(rt: Recorded, fixed: bool) -> None:
         rt.row("Buffer Flush", "overhead", last, last + 900, -1)
 
 
-def evaluated(rt: Recorded, fixed: bool) -> None:
+def scored(rt: Recorded, fixed: bool) -> None:
     """A loop without gradients: each batch's outputs go to the host, whose metrics the GPU waits for."""
     start = rt.now
     rt.host(180)
@@ -203,7 +203,7 @@ JOBS = (
     Recording("adapted", A100, adapted, "adapters in fp32: casts and products", ("repeated-casts", "fp32-matmul")),
     Recording("shared", A100, shared, "nothing in the script: another process has the GPU", silent=("launch-bound",)),
     Recording("on_demand", A100, on_demand, "nothing: records were lost", (), 9, False, marked=False),
-    Recording("evaluated", A100, evaluated, "metrics on the host", ("sync-in-loop", "idle-gpu"), 10, marked=False),
+    Recording("scored", A100, scored, "metrics on the host", ("sync-in-loop", "idle-gpu"), 10, marked=False),
     Recording("pipelined", H100, pipelined, "stages wait for each other", ("pipeline-bubble",), silent=_DP),
     Recording("tensor_parallel", MI300, tensor_parallel, "exposed activations", (), 6, False, True, silent=_DP),
     Recording("experts", H100, experts, "tokens are exchanged", ("exposed-communication",), silent=_DP),
