@@ -166,19 +166,26 @@ def test_work_before_its_launch_shows_two_clocks(skew_us: float) -> None:
     assert not said or "at least 33 µs" in said[0].message  # the latency of a launch, 7 µs, is hidden in it
 
 
-def test_an_embedding_has_its_share_of_an_update_on_lists() -> None:
+@pytest.mark.parametrize(
+    ("looks_up", "node_name", "writes"),
+    [
+        ("embedding", "EmbeddingBackward0", "embedding_dense_backward"),
+        ("embedding_bag", "EmbeddingBagBackward0", "_embedding_bag_dense_backward"),
+    ],
+)
+def test_an_embedding_has_its_share_of_an_update_on_lists(looks_up: str, node_name: str, writes: str) -> None:
     table, rest = [200_000, 64], [1_000, 1_000]
 
     def loop(machine: Machine, fixed: bool) -> None:
         number = {"Sequence number": 900}
         looked = {"Input Dims": [table, [64]], "Input type": ["float", "long int"]}
-        with machine.op("aten::embedding", **looked, **number):
+        with machine.op(f"aten::{looks_up}", **looked, **number):
             machine.work("indexSelectLargeIndex", 10)
         machine.layers(10, 100)
         node = {**number, "Fwd thread id": 1}
         with (
-            machine.op("autograd::engine::evaluate_function: EmbeddingBackward0", **node),
-            machine.op("aten::embedding_dense_backward"),
+            machine.op(f"autograd::engine::evaluate_function: {node_name}", **node),
+            machine.op(f"aten::{writes}"),
         ):
             machine.work("FillFunctor", 1 if fixed else 100)
         start = machine.now

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from msgspec import Struct
 
@@ -15,7 +17,7 @@ class Launched(Struct, frozen=True, eq=False):
 
     launch  row of the call that started each device event, -1 where the trace holds none (and for other rows). Where
             no correlation names a call, those of one stream are in the order of their calls, as queues are, if there is
-            one call for each
+            one call for each; else those of an op (`External id`) are in the order of its calls
     before  device work that was launched before the recording began: what a stream does before the first work on it
             whose launch is known
     """
@@ -29,6 +31,7 @@ class Launched(Struct, frozen=True, eq=False):
         launch = _launches(trace.events, trace.device_work)
         if (launch < 0).all():
             launch = _in_order(trace.events, trace.device_work)
+            launch = np.where(launch < 0, _of_one_op(trace.events, trace.device_work), launch)
         return cls(launch, _before(trace, launch))
 
 
@@ -81,17 +84,37 @@ def _in_order(events: Events, work: Mask) -> Ints:
     works = np.flatnonzero(work)
     if len(distinct_pairs(events.device[works], events.stream[works])[0]) != 1:
         return launch
+    for pair in _of_each_kind(events, work):
+        begun, asked = (rows[np.argsort(events.start_ns[rows], kind="stable")] for rows in pair)
+        if len(begun) == len(asked) and (events.start_ns[begun] >= events.start_ns[asked]).all():
+            launch[begun] = asked
+    return launch
+
+
+def _of_one_op(events: Events, work: Mask) -> Ints:
+    """The k-th kernel, copy or fill of an op is that of its k-th call for one; its last has the rest (graphs)."""
+    launch, op = np.full(len(events), -1, np.int64), events.external_id
+    for pair in _of_each_kind(events, work):
+        begun, asked = (rows[np.lexsort((events.start_ns[rows], op[rows]))] for rows in pair)
+        begun, asked = begun[op[begun] > 0], asked[op[asked] > 0]
+        first, after = (np.searchsorted(op[asked], op[begun], side) for side in ("left", "right"))
+        number = np.arange(len(begun)) - np.searchsorted(op[begun], op[begun], "left")
+        known = after > first
+        works, calls = begun[known], asked[np.minimum(first + number, after - 1)[known]]
+        possible = events.start_ns[works] >= events.start_ns[calls]
+        launch[works[possible]] = calls[possible]
+    return launch
+
+
+def _of_each_kind(events: Events, work: Mask) -> Iterator[tuple[Ints, Ints]]:
+    """Work of the device, and the calls for it."""
     calls = events.of(Category.RUNTIME)
     for kind, mine in (
         (Category.KERNEL, launch_calls(events)),
         (Category.MEMCPY, calls & events.named("Memcpy")),
         (Category.MEMSET, calls & events.named("Memset")),
     ):
-        begun, asked = np.flatnonzero(events.of(kind) & work), np.flatnonzero(mine)
-        begun, asked = (rows[np.argsort(events.start_ns[rows], kind="stable")] for rows in (begun, asked))
-        if len(begun) == len(asked) and (events.start_ns[begun] >= events.start_ns[asked]).all():
-            launch[begun] = asked
-    return launch
+        yield np.flatnonzero(events.of(kind) & work), np.flatnonzero(mine)
 
 
 # A table of this many entries per event is smaller than what sorting the rows takes.

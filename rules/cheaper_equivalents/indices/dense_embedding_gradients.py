@@ -1,9 +1,10 @@
 """The gradient of a large embedding is dense, although a batch uses few rows.
 
 ## What it looks at
-Embedding tables (`nn.Embedding`, `nn.EmbeddingBag`) of which a step looks up at most a tenth of the rows, the backward op that writes a gradient as large
-as the whole table, and the optimizer's ops on that table. Tables that a matrix multiplication uses too, as in language
-models with tied weights, inherently have dense gradients and are not reported.
+Embedding tables (`nn.Embedding`, `nn.EmbeddingBag`) of which a step looks up at most a tenth of the rows, the
+backward op that writes a gradient as large as the whole table, and the optimizer's ops on that table. Tables that a
+matrix multiplication uses too, as in language models with tied weights, inherently have dense gradients and are not
+reported.
 
 ## Why it costs time
 The gradient of rows that were not looked up is zero. The dense form writes all those zeros to memory, and the
