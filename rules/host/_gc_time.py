@@ -1,12 +1,11 @@
-"""How much of the Python between ops is pauses of the garbage collector, and which line calls it."""
+"""How much of the Python between ops is pauses of the garbage collector."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from advisor.api import Deprofiled, RankRecord, Source, Steps
+from advisor.api import Deprofiled, RankRecord, Steps
 
-from ..shared._places import set_at
 from ._periodic_python import python_ns
 
 # Collections of the same objects take alike, within this factor.
@@ -30,9 +29,3 @@ def collected_us(record: RankRecord | None, deprofiled: Deprofiled, steps: Steps
         return alike_us
     paused = excess_us * _PAUSED >= float(np.median(pauses_us[long]))
     return alike_us + float(excess_us[paused].sum()) / steps.count
-
-
-def calls_collector(line: Source, record: RankRecord | None) -> bool:
-    """Whether it is the only line of the script's text that calls `gc.collect()`."""
-    called = set_at(record.settings, "gc.collect") if record else ()
-    return any((line.file, line.line) == (at.file, at.line) for at in called)

@@ -2,7 +2,8 @@
 
 ## What it looks at
 Pauses of Python's cyclic garbage collector during the steps that were timed without the profiler, as capture
-recorded them.
+recorded them. If they are too few to tell how often they come: the share of the whole run that passes at the line that
+calls `gc.collect()`.
 
 ## Why it costs time
 A full collection visits every container object: with large models, datasets in Python lists and many imported
@@ -23,6 +24,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 from advisor.api import (
     BACKWARD,
@@ -34,18 +37,21 @@ from advisor.api import (
     LineCosts,
     Missing,
     RankRecord,
+    RunPart,
     Saving,
     Scale,
     Source,
     Treatment,
+    WatchedRun,
     draw,
     duration,
 )
 
 from ..shared._examples import STEPS_ON_CPU
-from ..shared._places import often
+from ..shared._places import calls_collector, often, place
+from ..shared._run_examples import run_of, sample
+from ..shared._run_parts import each_hour, finding_of, is_known, narrowed, saving_of, watched
 from ..shared._words import percent
-from ._gc_time import calls_collector
 
 CONFIRMED = "measured on a CPU: gc.collect() after each step, and automatic full collections every 50 steps"
 
@@ -56,23 +62,32 @@ _ALIKE = 0.5
 # Listening begins and ends with a phase of the capture, a step later than timing does: so many steps at most were
 # listened to and not timed.
 _UNTIMED_STEPS = 3
+# Parts of a run that a script may call the collector in, beside its steps.
+_BETWEEN_STEPS = ("other", "epoch_end", "logging")
 
 
 def check(
     record: RankRecord,
     scale: Scale,
     costs: LineCosts | None,
+    run: WatchedRun | None,
     *,
     min_share: float = 0.02,  # two lines before the loop; below 2 % of the step the gain is within its noise
 ) -> Iterator[Finding]:
-    times = scale.unprofiled
-    # All steps that were timed, before the window and after it: the pauses are those of all of them.
-    timed_us = record.steps.unprofiled_us or [times.mean or scale.step_us] * (times.n or 0)
-    pauses = record.gc_pauses_us
-    if pauses is None or not timed_us:
+    if record.gc_pauses_us is None or not (record.steps.unprofiled_us or scale.unprofiled.n):
         raise Missing("pauses of the garbage collector were not recorded; capture the script with `advisor run`")
+    found = _in_steps(record, scale, costs, min_share) or _in_run(run, record, min_share)
+    if found:
+        yield found
+
+
+def _in_steps(record: RankRecord, scale: Scale, costs: LineCosts | None, min_share: float) -> Finding | None:
+    """Pauses that the timed steps had often enough to tell what they cost each."""
+    # All steps that were timed, before the window and after it: the pauses are those of all of them.
+    times, pauses = scale.unprofiled, record.gc_pauses_us
+    timed_us = record.steps.unprofiled_us or [times.mean or scale.step_us] * (times.n or 0)
     if not pauses:
-        return
+        return None
     steps, mean_us = len(timed_us), statistics.fmean(timed_us)
     line = _line(costs, sum(pauses) / steps)
     seen = line is not None and calls_collector(line, record)
@@ -83,9 +98,9 @@ def check(
     least_us = (len(long) - 1) / (steps + _UNTIMED_STEPS) * statistics.fmean(long)
     most_us = (len(long) + 1) / steps * statistics.fmean(long)
     if least_us < min_share * mean_us:
-        return
+        return None
     pause_us, per_step = sum(pauses) / steps, len(pauses) / steps
-    yield Finding(
+    return Finding(
         message=(
             f"Python's garbage collector runs {often(per_step)} and pauses the training loop for {duration(pause_us)} "
             f"per step ({percent(min(pause_us / mean_us, 1.0))} of the mean step); the longest pause takes "
@@ -109,6 +124,32 @@ def check(
         },
         fix=_REMOVED if called else _FROZEN,
     )
+
+
+def _in_run(run: WatchedRun | None, record: RankRecord, min_share: float) -> Finding | None:
+    """Calls of the script between steps, of which the timed steps had too few: how much of the run they take."""
+    part = next(filter(None, (_called(run, kind, record) for kind in _BETWEEN_STEPS)), None) if run else None
+    # Of one call alone nobody knows whether it comes again.
+    if run is None or part is None or (part.times or 0) < 2 or not is_known(part, run, min_share):
+        return None
+    share = part.us / run.loop_us
+    return finding_of(
+        run,
+        part,
+        f"`gc.collect()`{place(part.lines[0].source)} takes {percent(share)} of {watched(run)}, "
+        f"{duration(part.us / (part.times or 1))} each time ({each_hour(share)}).",
+        saving_of(run, part, 1.0, 1.0, "the time at this line, as far as samples of the run tell it"),
+        _REMOVED,
+        "high",
+    )
+
+
+def _called(run: WatchedRun, kind: str, record: RankRecord) -> RunPart | None:
+    """The part of this kind that passes where the script calls the collector, if that is what takes most of it."""
+    part = run.loop.get(kind)
+    if part is None or not part.lines or not calls_collector(part.lines[0].source, record):
+        return None
+    return replace(narrowed(part, part.lines[0].us), lines=part.lines[:1])
 
 
 def _line(costs: LineCosts | None, pause_us: float) -> Source | None:
@@ -136,6 +177,13 @@ _REMOVED = Fix(
 _EVEN = {"steps": {"unprofiled_us": [9000.0] * 10}}
 _CALLED = "step [1           ][2           ]\ncpu  [F   ][B  ][C][F   ][B  ][C]"
 _SET_AT = {"settings": {"set_at": {"gc.collect": {"file": "train.py", "line": 31}}}}
+
+
+def _now_and_then(line: int, times: int) -> dict[str, Any]:
+    """A run of 400 steps in 40 s; at a line of train.py the loop stands for 20 s more, so many times."""
+    steps, long = sample("step", 80, 150, "forward", hits=200), sample("long", line, times, hits=10 * times)
+    return run_of({"step": (38.0, 380), "long": (22.0, times)}, steps, long, usual_us=2e6)
+
 
 EXAMPLES = [
     Example(
@@ -181,6 +229,28 @@ EXAMPLES = [
         "one long collection that may never come again",
         STEPS_ON_CPU,
         facts=_EVEN | {"gc_pauses_us": [50.0, 50.0, 90000.0]},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "calls every 20 steps, one of which is in the timed steps",
+        STEPS_ON_CPU,
+        facts=_EVEN | _SET_AT | _now_and_then(31, 20) | {"gc_pauses_us": [50.0, 90000.0]},
+        saves_us=(40000, 60000),
+        says=("`gc.collect()` at train.py:31 takes 33 %", "1 s each time"),
+        fixes=("Remove `gc.collect()`",),
+    ),
+    Example(
+        "one call of the script that may never come again",
+        STEPS_ON_CPU,
+        facts=_EVEN | _SET_AT | _now_and_then(31, 1) | {"gc_pauses_us": [50.0, 90000.0]},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "other work between steps, in a script that calls the collector once before the loop",
+        STEPS_ON_CPU,
+        facts=_EVEN | _SET_AT | _now_and_then(90, 20) | {"gc_pauses_us": [50.0, 90000.0]},
         saves_us=None,
         near_miss=True,
     ),

@@ -54,12 +54,13 @@ from advisor.api import (
     draw,
 )
 
+from ..shared._places import calls_collector
 from ..shared._rising_steps import end_of_rise
 from ..shared._side_effect_factors import SIDE_EFFECTS
 from ..shared._slow_containers import in_container, slow_container
 from ..shared._vectorized import named_vectorize
 from ..shared._words import each_step, percent
-from ._gc_time import calls_collector, collected_us
+from ._gc_time import collected_us
 from ._host_work_examples import BESIDE, ONE, SOME, SOME_US, STEPS, asks, memory
 from ._messages import as_messages
 from ._periodic_python import now_and_then, python_ns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._run_examples import run_of, sample
+from ..shared._run_examples import run_of, sample
 
 
 def facts_of_calls(

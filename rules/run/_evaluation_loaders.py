@@ -6,7 +6,7 @@ from typing import Any
 
 from advisor.api import Loader, RankRecord, Source
 
-from ._run_examples import TRAINS, run_of, sample
+from ..shared._run_examples import TRAINS, run_of, sample
 
 # Of the loop, for evaluation: below a tenth of the run, half of it is within the noise between runs.
 MIN_SHARE = 0.1

@@ -15,7 +15,7 @@ from msgspec import Struct
 from advisor.api import Fix, RankRecord, RunPart, Source, WatchedRun
 
 from ..shared._places import set_at
-from ._run_parts import MOST_PLACES, lines_of
+from ..shared._run_parts import MOST_PLACES, lines_of
 
 
 class Interval(Struct, frozen=True):

@@ -38,10 +38,10 @@ from advisor.api import (
 
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
+from ..shared._run_examples import TRAINS, run_of, sample
+from ..shared._run_parts import MOST_PLACES, finding_of, is_known, narrowed, saving_of, watched
 from ..shared._words import percent
 from ._evaluation_calls import facts_of_calls
-from ._run_examples import TRAINS, run_of, sample
-from ._run_parts import MOST_PLACES, finding_of, is_known, narrowed, saving_of, watched
 
 
 def check(

@@ -54,11 +54,11 @@ from advisor.api import (
 
 from ..shared._device_waits import to_host, waiting_us
 from ..shared._places import often, place, set_at
+from ..shared._run_examples import run_of, sample
+from ..shared._run_parts import each_hour, finding_of, is_known, saving_of, watched
 from ..shared._words import percent
 from ._intervals import CHECKPOINTS, places_of, worded
 from ._rhythm import Rhythm, rhythm
-from ._run_examples import run_of, sample
-from ._run_parts import each_hour, finding_of, is_known, saving_of, watched
 
 CONFIRMED = "measured pair on a CPU: a checkpoint every 5 steps against one every 75"
 

@@ -28,10 +28,10 @@ from advisor.api import Example, Finding, Fix, RankRecord, WatchedRun, duration
 
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
+from ..shared._run_examples import TRAINS, run_of, sample
+from ..shared._run_parts import each_hour, finding_of, is_known, saving_of, watched
 from ..shared._words import count, percent, plural
 from ._intervals import EVALUATIONS, places_of, worded
-from ._run_examples import TRAINS, run_of, sample
-from ._run_parts import each_hour, finding_of, is_known, saving_of, watched
 
 # Rounded up to a number that people choose: 1, 2 or 5 times a power of ten.
 _ROUND = (1, 2, 5, 10)

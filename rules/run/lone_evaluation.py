@@ -28,9 +28,9 @@ from typing import Any
 from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, Missing, RankRecord, Ranks, WatchedRun, draw
 
 from ..shared._places import place
+from ..shared._run_parts import each_hour, finding_of, is_known, saving_of, watched
 from ..shared._words import count, percent
 from ._evaluation_loaders import MIN_SHARE, run_facts
-from ._run_parts import each_hour, finding_of, is_known, saving_of, watched
 
 # Work between steps that says what it is: nobody waits in it.
 _NAMED = ("evaluation", "checkpoints", "worker_restarts", "logging", "compilation")

@@ -27,10 +27,10 @@ from advisor.api import EvaluationCalls, Example, Finding, Fix, RankRecord, RunP
 
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
+from ..shared._run_parts import MOST_PLACES, finding_of, is_known, lines_of, narrowed, watched
 from ..shared._words import percent, plural
 from ._evaluation_calls import facts_of_calls
 from ._evaluation_loaders import MIN_SHARE, place_of, run_facts, trained_batch
-from ._run_parts import MOST_PLACES, finding_of, is_known, lines_of, narrowed, watched
 
 # A batch of an eighth: from there on most of what a sample costs is the fixed cost of a batch where that is large.
 _SMALL = 8

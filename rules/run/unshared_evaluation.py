@@ -28,9 +28,9 @@ from advisor.api import Example, Finding, Fix, Loader, RankRecord, WatchedRun
 from ..shared._batches import WHOLE
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
+from ..shared._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
 from ..shared._words import count, percent
 from ._evaluation_loaders import MIN_SHARE, place_of, run_facts
-from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
 
 
 def check(

@@ -4,7 +4,7 @@
 The time between training steps that is not evaluation, checkpointing or worker start-up: logging, plots and tables
 every N steps, metrics and other work at the end of an epoch. Its share of the run, and at which line. Places that also
 occur in ordinary training steps are not counted, nor are those at which a model runs in training mode: an agent that
-plays, a generator that produces samples.
+plays, a generator that produces samples. `gc.collect()` belongs to the rule garbage-collection.
 
 ## Why it costs time
 The loop waits for it. A figure that is drawn every ten steps, a metric over all predictions in Python, a table that is
@@ -24,13 +24,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from advisor.api import Example, Finding, Fix, RunPart, WatchedRun, duration
+from advisor.api import Example, Finding, Fix, RankRecord, RunLine, RunPart, WatchedRun, duration
 
 from ..shared._examples import STEPS_ON_CPU
-from ..shared._places import place
+from ..shared._places import calls_collector, place
+from ..shared._run_examples import run_of, sample
+from ..shared._run_parts import each_hour, finding_of, is_known, watched
 from ..shared._words import percent
-from ._run_examples import run_of, sample
-from ._run_parts import each_hour, finding_of, is_known, watched
 
 _WHAT = {"logging": "Logging", "epoch_end": "Work at the end of an epoch", "other": "Work between training steps"}
 _FIXES = {
@@ -42,11 +42,12 @@ _FIXES = {
 
 def check(
     run: WatchedRun,
+    record: RankRecord | None,
     *,
     min_share: float = 0.1,  # of the loop: ordinary logging and printing takes a hundredth
 ) -> Iterator[Finding]:
     for kind, what in _WHAT.items():
-        part = _without_forwards(run, kind)
+        part = _unexplained(run, kind, record)
         if part is None or not part.lines or not is_known(part, run, min_share):
             continue
         line = part.lines[0]
@@ -63,13 +64,17 @@ def check(
         )
 
 
-def _without_forwards(run: WatchedRun, kind: str) -> RunPart | None:
-    """A part without the lines at which a model runs; None where nothing is left."""
+def _unexplained(run: WatchedRun, kind: str, record: RankRecord | None) -> RunPart | None:
+    """A part without the lines of a model or the garbage collector; None where nothing is left."""
     part = run.loop.get(kind)
     if part is None:
         return None
-    lines = tuple(line for line in part.lines if line.source not in run.forwards)
-    left_us = part.us - sum(line.us for line in part.lines if line.source in run.forwards)
+
+    def explained(line: RunLine) -> bool:
+        return line.source in run.forwards or calls_collector(line.source, record)
+
+    lines = tuple(line for line in part.lines if not explained(line))
+    left_us = part.us - sum(line.us for line in part.lines if explained(line))
     return replace(part, us=left_us, lines=lines) if lines else None
 
 
@@ -102,6 +107,13 @@ EXAMPLES = [
         says=("end of an epoch at train.py:90", "33 %"),
     ),
     Example("an agent that plays", STEPS_ON_CPU, facts=_facts(40.0, "forward"), saves_us=None, near_miss=True),
+    Example(
+        "the line calls the garbage collector, which has a rule of its own",
+        STEPS_ON_CPU,
+        facts=_facts(20.0) | {"settings": {"set_at": {"gc.collect": {"file": "train.py", "line": 90}}}},
+        saves_us=None,
+        near_miss=True,
+    ),
     Example(
         "batches of other lengths", STEPS_ON_CPU, facts=_facts(4.0, line=80, hits=40), saves_us=None, near_miss=True
     ),

@@ -31,9 +31,9 @@ from advisor.api import Example, Finding, Fix, RankRecord, Source, WatchedRun, d
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._fewer_workers import enough_workers
 from ..shared._places import place, workers_at
+from ..shared._run_examples import run_of, sample
+from ..shared._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
 from ..shared._words import percent, plural
-from ._run_examples import run_of, sample
-from ._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
 
 
 def check(

@@ -7,7 +7,19 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import AUTOGRAD_NODE, CallSites, Category, CodePlace, Lines, Loader, Optimizer, Settings, Source, Trace
+from advisor.api import (
+    AUTOGRAD_NODE,
+    CallSites,
+    Category,
+    CodePlace,
+    Lines,
+    Loader,
+    Optimizer,
+    RankRecord,
+    Settings,
+    Source,
+    Trace,
+)
 
 from ._words import count
 
@@ -58,6 +70,12 @@ def set_at(settings: Settings | None, *names: str) -> tuple[Source, ...]:
     """Where the script set one of these, as `Settings.set_at` names them; empty where it did not, or nobody saw it."""
     known = settings.set_at if settings else {}
     return made_at(next((known[name] for name in names if name in known), None))
+
+
+def calls_collector(line: Source, record: RankRecord | None) -> bool:
+    """Whether it is the only line of the script's text that calls `gc.collect()`."""
+    called = set_at(record.settings, "gc.collect") if record else ()
+    return any((line.file, line.line) == (at.file, at.line) for at in called)
 
 
 def first_line(lines: Lines | None, rows: npt.NDArray[np.int64]) -> Source | None:

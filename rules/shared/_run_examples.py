@@ -1,4 +1,4 @@
-"""Runs for the examples of this family: how long each kind of work took, and where samples of the loop stood."""
+"""Runs for examples of rules: how long each kind of work took, and where samples of the loop stood."""
 
 from __future__ import annotations
 
