@@ -84,6 +84,7 @@ def _candidate(report: Report, rule: str, finding: Finding, diff_of: DiffOf | No
             reason = f"{reason} ({failure})"
     if treatment is None:
         return None, reason
-    step_us = report.step_us
+    # Pairs are timed with what lies between steps, so a saving there is a share of the run.
+    step_us = finding.run_us or report.step_us
     ends = (saving.low_us / step_us, saving.high_us / step_us) if saving and step_us else (None, None)
     return Candidate(fix.title, (treatment,), (rule,), fix.risk, *ends), ""

@@ -76,13 +76,24 @@ def check(
 ) -> Iterator[Finding]:
     if record.gc_pauses_us is None or not (record.steps.unprofiled_us or scale.unprofiled.n):
         raise Missing("pauses of the garbage collector were not recorded; capture the script with `advisor run`")
-    found = _in_steps(record, scale, costs, min_share) or _in_run(run, record, min_share)
+    part = next(filter(None, (_called(run, kind, record) for kind in _BETWEEN_STEPS)), None) if run else None
+    stands = (part.lines[0].source, part.us / run.steps) if run and part else None
+    found = _in_steps(record, scale, costs, stands, min_share) or _in_run(run, part, min_share)
     if found:
         yield found
 
 
-def _in_steps(record: RankRecord, scale: Scale, costs: LineCosts | None, min_share: float) -> Finding | None:
-    """Pauses that the timed steps had often enough to tell what they cost each."""
+def _in_steps(
+    record: RankRecord,
+    scale: Scale,
+    costs: LineCosts | None,
+    stands: tuple[Source, float] | None,
+    min_share: float,
+) -> Finding | None:
+    """Pauses that the timed steps had often enough to tell what they cost each.
+
+    stands: where the script calls the collector, and for how long the run stands there per step, µs
+    """
     # All steps that were timed, before the window and after it: the pauses are those of all of them.
     times, pauses = scale.unprofiled, record.gc_pauses_us
     timed_us = record.steps.unprofiled_us or [times.mean or scale.step_us] * (times.n or 0)
@@ -91,7 +102,11 @@ def _in_steps(record: RankRecord, scale: Scale, costs: LineCosts | None, min_sha
     steps, mean_us = len(timed_us), statistics.fmean(timed_us)
     line = _line(costs, sum(pauses) / steps)
     seen = line is not None and calls_collector(line, record)
-    called = seen or statistics.median(pauses) >= _ALIKE * max(pauses)
+    # The window may hold none of the steps that call it; then the run tells.
+    stood = stands is not None and stands[1] >= _ALIKE * sum(pauses) / steps
+    if stands and stood and not seen:
+        line = stands[0]
+    called = seen or stood or statistics.median(pauses) >= _ALIKE * max(pauses)
     long = pauses if seen else [pause for pause in pauses if pause >= _ALIKE * max(pauses)]
     # What comes in a rhythm was seen once more or once less than its rhythm says, by where the first step fell; of one
     # pause alone nobody knows whether it comes again.
@@ -126,9 +141,8 @@ def _in_steps(record: RankRecord, scale: Scale, costs: LineCosts | None, min_sha
     )
 
 
-def _in_run(run: WatchedRun | None, record: RankRecord, min_share: float) -> Finding | None:
+def _in_run(run: WatchedRun | None, part: RunPart | None, min_share: float) -> Finding | None:
     """Calls of the script between steps, of which the timed steps had too few: how much of the run they take."""
-    part = next(filter(None, (_called(run, kind, record) for kind in _BETWEEN_STEPS)), None) if run else None
     # Of one call alone nobody knows whether it comes again.
     if run is None or part is None or (part.times or 0) < 2 or not is_known(part, run, min_share):
         return None
@@ -207,6 +221,17 @@ EXAMPLES = [
         saves_us=(1100, 2000),
         fixes=("Remove `gc.collect()`",),
         says=("once a step",),
+    ),
+    Example(
+        "calls of the script that differ by more, in steps that the window does not hold",
+        STEPS_ON_CPU,
+        facts={"steps": {"unprofiled_us": [9000.0] * 400}}
+        | _SET_AT
+        | _now_and_then(31, 100)
+        | {"gc_pauses_us": [100e3] * 60 + [500e3] * 40},
+        saves_us=(1000, 10000),
+        says=("once in 4 steps",),
+        fixes=("Remove `gc.collect()`",),
     ),
     Example(
         "the interpreter's own beside a line of Python, in a script that calls the collector once before the loop",

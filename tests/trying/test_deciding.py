@@ -276,6 +276,12 @@ def test_candidates_come_in_the_order_of_their_promises_and_the_rest_with_reason
     assert [one.rules for one in only] == [("small",)]
 
 
+def test_a_saving_between_steps_is_promised_as_a_share_of_the_run() -> None:
+    between = replace(finding(5_000, Treatment("loader", {"persistent_workers": True})), run_us=50_000.0)
+    found, _ = of_report(report(restarts=between))
+    assert [(one.low, one.high) for one in found] == [(0.1, 0.2)]
+
+
 def test_the_table_says_what_was_proven_and_what_was_not_tried() -> None:
     found = tried(Machine({"loader": 0.2}), "loader", "gc", budget=80.0)
     text = as_text.render(found)
