@@ -50,7 +50,7 @@ def edit(source: str, lines: Collection[int], treatment: Treatment) -> str:
         return _BOM + edit(source.removeprefix(_BOM), lines, treatment)
     make = _EDITS.get(treatment.name)
     if make is None:
-        raise NoEditError(f"no edit is known for '{treatment.name}'")
+        raise NoEditError("edit it by hand: the report has the lines")
     tree, text = _parsed(source), text_of(source)
     changed = text.data
     for start, end, new in sorted(make(_File(text, tree, origins.of_tree(tree), lines), treatment), reverse=True):
@@ -314,18 +314,20 @@ def _with_arguments(
         changes.append((arguments[place].start, arguments[place].end, new.pop(0)))
     more = [place for place in gone if all(start != arguments[place].start for start, _, _ in changes)]
     changes += source_text.without(text, arguments, more)
-    return changes + (_appended(text, call, arguments, b", ".join(new)) if new else [])
+    return changes + (_appended(text, call, arguments, new) if new else [])
 
 
-def _appended(text: Text, call: ast.Call, arguments: Sequence[Argument], new: bytes) -> list[Change]:
-    """Behind the last argument; behind the opening bracket where there is none."""
-    end = text.span(call)[1]
+def _appended(text: Text, call: ast.Call, arguments: Sequence[Argument], new: Sequence[bytes]) -> list[Change]:
+    """Behind the last argument, on lines of their own where it has one; behind the bracket where there is none."""
+    end, together = text.span(call)[1], b", ".join(new)
     if not arguments:
-        return [(end - 1, end - 1, new)]
+        return [(end - 1, end - 1, together)]
     last = arguments[-1]
     if last.end == end:  # a generator without brackets of its own: `SGD(p for p in parameters)`
-        return [(last.start, last.start, b"("), (end, end, b", " + new + b")")]
-    return [(last.end, last.end, b", " + new)]
+        return [(last.start, last.start, b"("), (end, end, b", " + together + b")")]
+    if text.has_own_line(last):
+        return source_text.on_own_lines(text, last, new)
+    return [(last.end, last.end, b", " + together)]
 
 
 def _is(value: ast.expr, wanted: Any) -> bool:

@@ -35,6 +35,10 @@ class Text:
         found = self.data.find(b"\n", offset)
         return found + 1 if found >= 0 else len(self.data)
 
+    def has_own_line(self, one: Argument) -> bool:
+        """Whether nothing stands before this argument in its line."""
+        return not self.data[self.line_start(one.start) : one.start].strip()
+
     def holds(self, node: ast.expr) -> bool:
         """Whether the node stands where `ast` says: before Python 3.12, places inside of f-strings may be wrong."""
         start, end = self.span(node)
@@ -95,6 +99,20 @@ def _signs(data: bytes, start: int, end: int) -> Iterator[int]:
         if sign in (b",", b")"):
             yield start
         start += 1
+
+
+def on_own_lines(text: Text, last: Argument, new: Sequence[bytes]) -> list[Change]:
+    """More arguments behind the last one, each on a line as that has; what follows it in its line stays with it."""
+    first, following = text.line_start(last.start), text.line_end(last.end)
+    indent = text.data[first : last.start]
+    newline = b"\r\n" if text.data[:first].endswith(b"\r\n") else b"\n"
+    stop = last.end if last.comma is None else last.comma + 1
+    rest = text.data[stop:following].strip()
+    if rest and not rest.startswith(b"#"):  # the closing bracket
+        return [(last.end, last.end, b"".join(b"," + newline + indent + one for one in new))]
+    lines = b"".join(indent + one + b"," + newline for one in new)
+    comma = [(last.end, last.end, b",")] if last.comma is None else []
+    return [*comma, (following, following, lines)]
 
 
 def without(text: Text, arguments: Sequence[Argument], places: Collection[int]) -> list[Change]:

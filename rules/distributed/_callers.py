@@ -96,8 +96,9 @@ def of_script(
     spent = price.ops.events.dur_ns[script.rows].astype(float)
     sites = CallSites.compute(price.ops.trace, lines) if lines is not None else None
     for found in _by_line(price, script, lines):
-        if sites and found.where and sites.runs_training(found.where):
-            continue  # Lightning asks in each step whether to end, the Trainer of Transformers for a batch's tokens
+        # Lightning asks in each step whether to end, the Trainer of Transformers for a batch's tokens.
+        if sites.runs_training(found.where) if sites and found.where else _may_be_of_framework(record):
+            continue
         part = float(spent[found.at].sum() / max(spent.sum(), 1e-9))
         exposed_us, calls = part * script.exposed_us, len(found.at) / steps.count
         if exposed_us < min_share * steps.step_us:
@@ -119,6 +120,11 @@ def of_script(
             fix=_WHOLE if sharded else _NO_BARRIER if found.op == _BARRIER else _SELDOM,
             claims=("exposed_communication" if price.on_device else "communication",),
         )
+
+
+def _may_be_of_framework(record: RankRecord | None) -> bool:
+    """Whether a collective at no known line may be one of the framework's loop; that of accelerate is the script's."""
+    return record is not None and record.settings.framework in ("lightning", "transformers")
 
 
 def _in_optimizers(price: Price, ops: npt.NDArray[np.int64]) -> bool:

@@ -60,8 +60,8 @@ def _line(number: int, function: str) -> Ev:
     return Ev(f"advisor:line|train.py|{number}|{function}", "user_annotation")
 
 
-def _ddp(bucket_bytes: int) -> dict[str, Any]:
-    return {"world_size": 2, "settings": {"ddp": {"kind": "DDP", "bucket_cap_bytes": bucket_bytes}}}
+def _ddp(bucket_bytes: int, **settings: Any) -> dict[str, Any]:
+    return {"world_size": 2, "settings": {"ddp": {"kind": "DDP", "bucket_cap_bytes": bucket_bytes}, **settings}}
 
 
 CALLERS = [
@@ -93,6 +93,13 @@ CALLERS = [
         _drawn(_ASKED, 500_000, asked="broadcast_"),
         facts=_ddp(25 << 20),
         lines=_drawn(_RUN, 500_000, asked="broadcast_"),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the same where no lines were recorded, and it may be the framework's",
+        _drawn(_ASKED, 500_000, asked="broadcast_"),
+        facts=_ddp(25 << 20, framework="lightning"),
         saves_us=None,
         near_miss=True,
     ),

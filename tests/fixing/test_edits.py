@@ -27,7 +27,31 @@ FUSED = Treatment("optimizer", {"fused": True})
         (
             "loader = DataLoader(\n    data,  # 'äöü'\n    shuffle=True,\n)",
             WORKERS,
-            "loader = DataLoader(\n    data,  # 'äöü'\n    shuffle=True, num_workers=2, persistent_workers=True,\n)",
+            "loader = DataLoader(\n    data,  # 'äöü'\n    shuffle=True,\n"
+            "    num_workers=2,\n    persistent_workers=True,\n)",
+        ),
+        (
+            "DataLoader(\n    data,\n    shuffle=True,  # of each epoch\n)",
+            WORKERS,
+            "DataLoader(\n    data,\n    shuffle=True,  # of each epoch\n"
+            "    num_workers=2,\n    persistent_workers=True,\n)",
+        ),
+        (
+            "DataLoader(data,\r\n           shuffle=True)",
+            WORKERS,
+            "DataLoader(data,\r\n           shuffle=True,\r\n"
+            "           num_workers=2,\r\n           persistent_workers=True)",
+        ),
+        (
+            "DataLoader(\n    data,\n    shuffle=True  # of each epoch\n)",
+            WORKERS,
+            "DataLoader(\n    data,\n    shuffle=True,  # of each epoch\n"
+            "    num_workers=2,\n    persistent_workers=True,\n)",
+        ),
+        (
+            "DataLoader(\n    data, shuffle=True,\n)",
+            WORKERS,
+            "DataLoader(\n    data, shuffle=True, num_workers=2, persistent_workers=True,\n)",
         ),
         (
             "DataLoader(data, num_workers=8, prefetch_factor=4, persistent_workers=True)",
@@ -96,7 +120,7 @@ FUSED = Treatment("optimizer", {"fused": True})
             "o.zero_grad()\np.zero_grad(set_to_none=flag)",
         ),
         # Files of other systems and editors
-        ("l = DataLoader(\r\n    d,\r\n)\r\n", IN_PROCESS, "l = DataLoader(\r\n    d, num_workers=0,\r\n)\r\n"),
+        ("l = DataLoader(\r\n    d,\r\n)\r\n", IN_PROCESS, "l = DataLoader(\r\n    d,\r\n    num_workers=0,\r\n)\r\n"),
         ("\ufeffl = DataLoader(d)\n\f\n", IN_PROCESS, "\ufeffl = DataLoader(d, num_workers=0)\n\f\n"),
         (
             "use = torch.cuda.is_available()\nDataLoader(d, pin_memory=use)",
@@ -137,7 +161,7 @@ def test_of_several_calls_the_one_at_the_line_is_meant() -> None:
         ("x = 1", WORKERS, "0 calls of DataLoader"),
         ("x = (", WORKERS, "cannot be parsed"),
         ("x = gc.collect()", IN_LOOP, "no line is nothing but"),
-        ("model()", Treatment("autocast"), "no edit is known"),
+        ("model()", Treatment("autocast"), "edit it by hand"),
         ("DataLoader(*parts)", WORKERS, "from a list"),
         ("DataLoader(d)\0", WORKERS, "cannot be parsed"),
         ("DataLoader(d, num_workers=0)", Treatment("loader", {"persistent_workers": True}), "has no workers"),
