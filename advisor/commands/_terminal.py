@@ -16,6 +16,25 @@ def width() -> int | None:
     return shutil.get_terminal_size(fallback=(0, 0)).columns or None
 
 
+def note(text: str) -> None:
+    """A line of advisor's on standard error; on a terminal between words where it is longer than a line there."""
+    import textwrap
+
+    line, columns = f"advisor: {text}", _columns(sys.stderr)
+    if columns:
+        # Paths and options stay whole, so that they can be copied.
+        line = textwrap.fill(line, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    print(line, file=sys.stderr, flush=True)
+
+
+def _columns(stream: TextIO) -> int | None:
+    """Characters of a line of this terminal; None where it is none."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None if stream.isatty() else None
+    except (OSError, ValueError):  # a stream without a descriptor, or one that is closed
+        return None
+
+
 def show(summary: str, written: Sequence[Path], stream: TextIO, *, color: bool) -> None:
     """Prints the summary and where the files are."""
     where = "\n".join(f"{_kind(path)}: {path}" for path in written)

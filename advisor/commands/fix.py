@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from advisor.commands import _options
+from advisor.commands import _options, _terminal
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,13 +42,10 @@ def run(args: argparse.Namespace) -> int:
     sys.stdout.write(found.diff())
     if not args.quiet:
         for name in sorted(found.stale):
-            print(
-                f"advisor: {name} was changed after this report; only a call that is the only one is edited",
-                file=sys.stderr,
-            )
+            _terminal.note(f"{name} was changed after this report; only a call that is the only one is edited")
         verb = "written" if args.write else "in the diff"
         for text in found.done:
-            print(f"advisor: {verb}: {text}", file=sys.stderr)
+            _terminal.note(f"{verb}: {text}")
         for text in found.left:
-            print(f"advisor: no edit: {text}", file=sys.stderr)
+            _terminal.note(f"no edit: {text}")
     return 0

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.commands import _options, _script, run
+from advisor.commands import _options, _script, _terminal, run
 from advisor.errors import AdvisorError, UsageError
 
 if TYPE_CHECKING:
@@ -264,10 +264,9 @@ def _session(args: argparse.Namespace, base: Side, found: Sequence[Candidate]) -
     pair_s = cost.of_pair(layout)
     fits = max(0.0, args.budget - SELF_TEST * pair_s) / pair_s
     tell(
-        f"{len(found)} change{'s' * (len(found) > 1)} to try in {args.budget / 60:.3g} min; "
-        f"a pair takes about {pair_s:.0f} s: about {fits:.0f} pairs fit "
-        "after the self-test, of 4 to 10 for each change; "
-        f"fewer if the script ends before {steps_of(layout)} steps and is started again"
+        f"{len(found)} change{'s' * (len(found) > 1)} to try in {args.budget / 60:.3g} min. A pair takes about "
+        f"{pair_s:.0f} s, so about {fits:.0f} fit after the self-test; each change needs 4 to 10. Fewer fit if the "
+        f"script ends before {steps_of(layout)} steps and is started again."
     )
     with scratch() as folder:
         sides, measure = (
@@ -284,10 +283,11 @@ def _session(args: argparse.Namespace, base: Side, found: Sequence[Candidate]) -
 
 
 def _nothing(others: Sequence[Trial]) -> str:
+    from advisor.trying import as_text
+
     if not others:
         return "Nothing to try: no findings."
-    lines = [f"  {', '.join(one.rules)}: {one.title}: {one.why}" for one in others]
-    return "\n".join(["Nothing can be tried without an edit:", *lines])
+    return "\n".join(["Nothing can be tried without an edit:", *as_text.untried(others)])
 
 
 def _keep(report: Report, folder: Path, *, quiet: bool) -> None:
@@ -309,7 +309,7 @@ def _keep(report: Report, folder: Path, *, quiet: bool) -> None:
         # Scripts that were changed after the profile are told by it.
         os.utime(folder / "report.json", (since_s, since_s))
     if written and not quiet:
-        print(f"added to {', '.join(map(str, written))}", file=sys.stderr)
+        _terminal.note(f"added to {', '.join(map(str, written))}")
 
 
 def say(args: argparse.Namespace) -> Callable[[str], None]:
@@ -317,6 +317,6 @@ def say(args: argparse.Namespace) -> Callable[[str], None]:
 
     def tell(text: str) -> None:
         if not args.quiet:
-            print(f"advisor: {text}", file=sys.stderr, flush=True)
+            _terminal.note(text)
 
     return tell

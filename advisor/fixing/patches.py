@@ -44,7 +44,7 @@ def of_report(report: Report, root: Path, only: Collection[str] = (), made_s: fl
         try:
             _write(patches, finding, report, root)
         except NoEditError as failure:
-            patches.left.append(f"{name}: {failure}")
+            patches.left.append(f"{name} ({failure})")
         else:
             patches.done.append(name)
     return patches

@@ -52,8 +52,13 @@ def _lines(tried: Tried, earlier: Earlier) -> Iterator[str]:
         yield from _wrapped(
             f"Proven: {best.title} saves {_gain(best)} of a {'step' if best.work == 1 else 'sample'}.", ""
         )
-        yield f"To measure it again: {' '.join(map(option, best.treatments))}"
-    for trial in tried.trials:
+        yield f"To measure it again: advisor try {' '.join(map(option, best.treatments))}"
+    yield from untried(tried.trials)
+
+
+def untried(trials: Sequence[Trial]) -> Iterator[str]:
+    """Those that were not tried, each with its reason."""
+    for trial in trials:
         if trial.verdict == "not tried":
             yield from _wrapped(f"not tried: {_name(trial)}: {trial.why}", "")
 

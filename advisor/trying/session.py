@@ -97,11 +97,12 @@ class Session:
                 repeats.append(numbers.same(*losses))
                 own = max(own, numbers.distance(*losses))
             self.pair_s = statistics.fmean(times)
-            self._tell(f"base against base, pair {number} of {SELF_TEST}", found, SELF_TEST - number)
+            name = f"base against base, pair {number} of {SELF_TEST}"
+            self._tell(name, found, SELF_TEST - number, "differs by", "the first change")
             if self.left_s() < (SELF_TEST - number + self.design.looks[0]) * self.pair_s:
                 self.say(f"a pair takes {self.pair_s:.0f} s: {self._short()}")
                 return
-        self.say(f"a pair takes {self.pair_s:.0f} s: {self.left_s() / self.pair_s:.0f} more fit")
+        self.say(f"a pair takes {self.pair_s:.0f} s: {self.left_s() / self.pair_s:.0f} more fit into the budget")
         self.floor = sequential.noise_floor(ratios)
         self.noise = math.expm1(self.floor)
 
@@ -186,7 +187,7 @@ class Session:
             fewer = merged(one for other in proven if other is not trial for one in other.treatments)
             # The whole set against the set without it: what is gained is what this one contributes.
             bare = Trial(trial.title, "not tried", "", trial.rules, trial.risk, trial.treatments)
-            name = f"without {number} of {len(proven)}"
+            name = f"what change {number} of {len(proven)} adds"
             contribution = self.measured(bare, every, name, (_LEFT_OUT,), fewer)
             self.contributions.append(contribution)
             if (contribution.gain or 0.0) > 0:
@@ -200,12 +201,12 @@ class Session:
             name = f"{len(kept)} changes together"
             self.together = self.measured(_together(kept, fewer), fewer, name, self.design.looks)
 
-    def _tell(self, name: str, found: Measured, more: int) -> None:
+    def _tell(self, name: str, found: Measured, more: int, by: str = "saves", then: str = "the next check") -> None:
         speed, what = 1e6 / found.pair.head_us, "steps/s"
         if samples := found.head.counts.get("samples"):
             speed, what = speed * samples, "samples/s"
-        saved = -math.expm1(found.pair.ratio)
-        self.say(f"{name}: {speed:.4g} {what}, saves {saved:.1%}, about {more * self.pair_s:.0f} s left")
+        left = f"; {then} in about {more * self.pair_s:.0f} s" if more else ""
+        self.say(f"{name}: {speed:.4g} {what}, {by} {-100 * math.expm1(found.pair.ratio):.1f} %{left}")
 
 
 def _inside(treatments: Sequence[Treatment]) -> bool:

@@ -214,7 +214,9 @@ def test_findings_that_cannot_be_tried_are_listed_with_their_reasons(
     (tmp_path / "train.py").write_text("")
     stored(tmp_path / "kept")
     assert cli.main(["try", "--report", "kept", "train.py"]) == 0
-    assert "input-bound: Set `num_workers=2`: the fix is an edit to the script" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "not tried: Set `num_workers=2` (input-bound): the fix is an edit to the script" in " ".join(shown.split())
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_a_report_knows_its_script_and_says_where_that_was_changed_since(

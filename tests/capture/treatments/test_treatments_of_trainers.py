@@ -53,6 +53,31 @@ if __name__ == "__main__":
     options = {"max_steps": 60, "report_to": [], "save_strategy": "no", "use_cpu": True, "disable_tqdm": True}
     Trainer(model, TrainingArguments("kept", **options), train_dataset=Data()).train()
 """
+ACCELERATE = """
+import torch
+from accelerate import Accelerator
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    torch.autograd.set_detect_anomaly(True)
+    accelerator = Accelerator(cpu=True)
+    data = TensorDataset(torch.randn(800, 8), torch.randn(800, 1))
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(data, 4, shuffle=True))
+    for inputs, labels in loader:
+        optimizer.zero_grad()
+        accelerator.backward(nn.functional.mse_loss(model(inputs), labels))
+        SAID
+        optimizer.step()
+"""
+# What each rank trains with, once for all steps.
+SAID = (
+    'print(torch.is_anomaly_enabled(), OPTIMIZER.param_groups[0]["fused"], '
+    'file=open(f"rank{torch.distributed.get_rank()}", "w"))'
+)
 WANTED = (
     ("seeds", {"value": 0}),
     ("autocast", {"dtype": "bfloat16"}),
@@ -86,6 +111,38 @@ def test_changes_reach_the_loop_of_a_trainer(tmp_path: Path, package: str, scrip
     assert losses[0] == pytest.approx(losses[1], rel=0.05)
     assert {"DataLoader", "AdamW"} <= set(reached)
     assert all(any(text.startswith(name) for text in reached) for name in more)
+
+
+@pytest.mark.parametrize(
+    ("package", "script"),
+    [
+        (
+            "lightning",
+            LIGHTNING.replace('accelerator="cpu"', 'accelerator="cpu", devices=2, strategy="ddp"').replace(
+                "images, labels = batch",
+                f"images, labels = batch; {SAID.replace('OPTIMIZER', 'self.optimizers().optimizer')}",
+            ),
+        ),
+        ("accelerate", ACCELERATE.replace("SAID", SAID.replace("OPTIMIZER", "optimizer"))),
+    ],
+)
+def test_changes_reach_both_ranks_of_a_trainer(tmp_path: Path, package: str, script: str) -> None:
+    pytest.importorskip(package)
+    (tmp_path / "train.py").write_text(script)
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py")
+    wanted = [{"name": name, "arguments": arguments} for name, arguments in (WANTED[0], *WANTED[3:])]
+    losses, said = [], []
+    for treatments in (wanted[:1], wanted):
+        settings = {"treatments": treatments, "losses": 100, "whole": True}
+        with Runner(torchrun, tmp_path, environment(), settings) as process:
+            process.ready()
+            process.turn(20)
+            facts = process.facts()
+        losses.append(facts["losses"][:20])
+        said.append([(tmp_path / f"rank{rank}").read_text().split() for rank in (0, 1)])
+    assert said == [[["True", "None"]] * 2, [["False", "True"]] * 2]
+    assert {"AdamW", "calls of set_detect_anomaly() do nothing"} <= set(facts["reached"])
+    assert len(losses[0]) == len(losses[1]) == 20
 
 
 @pytest.mark.parametrize(
