@@ -118,7 +118,9 @@ def test_changes_reach_the_loop_of_a_trainer(tmp_path: Path, package: str, scrip
     [
         (
             "lightning",
-            LIGHTNING.replace('accelerator="cpu"', 'accelerator="cpu", devices=2, strategy="ddp"').replace(
+            LIGHTNING.replace('accelerator="cpu"', 'accelerator="cpu", devices=2, strategy="ddp"')
+            .replace("400", "1600")
+            .replace(
                 "images, labels = batch",
                 f"images, labels = batch; {SAID.replace('OPTIMIZER', 'self.optimizers().optimizer')}",
             ),
