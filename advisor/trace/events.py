@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int32]
+Numbers = npt.NDArray[Any]  # whole numbers: in 32 bits where those hold all of them, else in 64
 Mask = npt.NDArray[np.bool_]
 
 
@@ -78,21 +79,21 @@ class Events:
     category: npt.NDArray[np.int8]
     thread: Ids
     device: Ids
-    stream: Ints
-    correlation: Ints
-    external_id: Ints
-    bytes: Ints
+    stream: Numbers
+    correlation: Numbers
+    external_id: Numbers
+    bytes: Numbers
     dims: Ids
     dtypes: Ids
     strides: Ids
     values: Ids
-    sequence: Ints
-    forward_thread: Ints
-    python_id: Ints
-    python_parent: Ints
+    sequence: Numbers
+    forward_thread: Numbers
+    python_id: Numbers
+    python_parent: Numbers
     stack: Ids
     collective: Ids
-    blocks: Ints  # thread blocks of the grid of a kernel
+    blocks: Numbers  # thread blocks of the grid of a kernel
     waited: Ids  # of synchronisation rows
     names: tuple[str, ...]
     threads: tuple[Thread, ...]

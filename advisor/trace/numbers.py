@@ -98,6 +98,11 @@ def integer(value: Any) -> int:
         return -1
 
 
+def row_type(count: int) -> type[np.signedinteger[Any]]:
+    """The type of columns that hold numbers of so many rows, or -1: 32 bits take half of the memory."""
+    return np.int32 if count < 1 << 31 else np.int64
+
+
 # Values within such a range are told apart by a table; others have to be sorted.
 _TABLE = 1 << 16
 

@@ -8,8 +8,8 @@ import numpy as np
 from msgspec import Struct
 
 from advisor.analyses.base.classify import launch_calls
-from advisor.trace.events import Category, Events, Ints, Mask, Trace
-from advisor.trace.numbers import distinct_pairs
+from advisor.trace.events import Category, Events, Ints, Mask, Numbers, Trace
+from advisor.trace.numbers import distinct_pairs, row_type
 
 
 class Launched(Struct, frozen=True, eq=False):
@@ -22,7 +22,7 @@ class Launched(Struct, frozen=True, eq=False):
             whose launch is known
     """
 
-    launch: Ints
+    launch: Numbers
     before: Mask
 
     @classmethod
@@ -35,7 +35,7 @@ class Launched(Struct, frozen=True, eq=False):
         return cls(launch, _before(trace, launch))
 
 
-def _before(trace: Trace, launch: Ints) -> Mask:
+def _before(trace: Trace, launch: Numbers) -> Mask:
     events, found = trace.events, np.zeros(len(launch), bool)
     works = np.flatnonzero(trace.device_work)
     known = launch[works] >= 0
@@ -51,11 +51,11 @@ def _before(trace: Trace, launch: Ints) -> Mask:
     return found
 
 
-def _launches(events: Events, work: Mask) -> Ints:
+def _launches(events: Events, work: Mask) -> Numbers:
     """The last call of the same correlation that started before the work; else the first (clocks may disagree)."""
     calls = np.flatnonzero(events.of(Category.RUNTIME) & (events.correlation > 0))
     works = np.flatnonzero(work & (events.correlation > 0))
-    launch = np.full(len(events), -1, np.int64)
+    launch = np.full(len(events), -1, row_type(len(events)))
     if not len(calls) or not len(works):
         return launch
     by_number = _single_calls(events, calls)
@@ -78,9 +78,9 @@ def _launches(events: Events, work: Mask) -> Ints:
     return launch
 
 
-def _in_order(events: Events, work: Mask) -> Ints:
+def _in_order(events: Events, work: Mask) -> Numbers:
     """The calls of one queue: the k-th kernel, copy or fill is that of the k-th call for one, and begins after it."""
-    launch = np.full(len(events), -1, np.int64)
+    launch = np.full(len(events), -1, row_type(len(events)))
     works = np.flatnonzero(work)
     if len(distinct_pairs(events.device[works], events.stream[works])[0]) != 1:
         return launch
@@ -121,12 +121,12 @@ def _of_each_kind(events: Events, work: Mask) -> Iterator[tuple[Ints, Ints]]:
 _NUMBERS_PER_EVENT = 4
 
 
-def _single_calls(events: Events, calls: Ints) -> Ints | None:
+def _single_calls(events: Events, calls: Ints) -> Numbers | None:
     """The row of the call by correlation, -1 for none and in the last entry; None where two calls share one."""
     number = events.correlation[calls]
     largest = int(number.max())
     if largest > _NUMBERS_PER_EVENT * len(events):
         return None
-    row_of = np.full(largest + 2, -1, np.int64)
+    row_of = np.full(largest + 2, -1, row_type(len(events)))
     row_of[number] = calls
     return row_of if np.array_equal(row_of[number], calls) else None

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from advisor.analyses.base.launched import Launched
 from advisor.analyses.base.steps import Steps
-from advisor.trace.events import Ints, Mask, Trace
+from advisor.trace.events import Mask, Numbers, Trace
 
 
 class Links(Struct, frozen=True, eq=False):
@@ -19,9 +19,9 @@ class Links(Struct, frozen=True, eq=False):
     inside  which events belong to a step; not to be written to
     """
 
-    launch: Ints
+    launch: Numbers
     before: Mask
-    step: Ints
+    step: Numbers
     inside: Mask
 
     @classmethod

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from advisor.trace.events import Category, Events, Ints, Mask, Trace
-from advisor.trace.numbers import small
+from advisor.trace.events import Category, Events, Ints, Mask, Numbers, Trace
+from advisor.trace.numbers import row_type, small
 
 HOST_ROWS = (Category.CPU_OP, Category.ANNOTATION, Category.RUNTIME)
 
@@ -28,11 +28,11 @@ class Nesting(Struct, frozen=True, eq=False):
     tree      the events of the tree by thread, then by start: children follow their parent
     """
 
-    parent: Ints
+    parent: Numbers
     self_ns: Ints
-    outer_op: Ints
+    outer_op: Numbers
     outermost: Mask
-    holders: Ints
+    holders: Numbers
     tree: _Tree
 
     @classmethod
@@ -45,22 +45,22 @@ class Nesting(Struct, frozen=True, eq=False):
         inside = np.bincount(parent.take(child), events.dur_ns.take(child), minlength=len(events)).astype(np.int64)
         self_ns = np.maximum(events.dur_ns - inside, 0)
         outer_op = _outer_ops(events, parent)
-        outermost = outer_op == np.arange(len(events))
+        outermost = outer_op == np.arange(len(events), dtype=outer_op.dtype)
         outermost.setflags(write=False)
         return cls(parent, self_ns, outer_op, outermost, _holders(parent), tree)
 
-    def ancestor(self, found: Mask) -> Ints:
+    def ancestor(self, found: Mask) -> Numbers:
         """For each event the nearest ancestor in `found`, itself included; -1 if there is none."""
         few = np.flatnonzero(found)
         if len(few) * _ROWS_PER_FOUND > len(found):
             return nearest(self.parent, found, self.holders)
-        at = np.full(len(found), -1, np.int64)
+        at = np.full(len(found), -1, self.parent.dtype)
         at[few] = few
         for inside, row in self.tree.inside(few):
             at[inside] = row
         return at
 
-    def ancestor_of(self, rows: Ints, found: Mask) -> Ints:
+    def ancestor_of(self, rows: Numbers, found: Mask) -> Numbers:
         """The same for some events only; -1 for -1."""
         at = rows.copy()
         moving = np.flatnonzero(at >= 0)
@@ -79,19 +79,19 @@ class _Tree(Struct, frozen=True, eq=False):
     """
 
     events: Events
-    rows: Ints
+    rows: Numbers
     bounds: Ints
 
     @classmethod
     def of(cls, events: Events, rows: Mask) -> _Tree:
         """The tree of the given rows."""
-        chosen = np.flatnonzero(rows)
+        chosen = np.flatnonzero(rows).astype(row_type(len(rows)), copy=False)
         thread = events.thread.take(chosen)
         chosen = chosen.take(np.argsort(small(thread), kind="stable"))
         bounds = np.cumsum(np.bincount(thread, minlength=len(events.threads)))
         return cls(events, chosen, np.concatenate(([0], bounds)))
 
-    def inside(self, found: Ints) -> Iterator[tuple[Ints, int]]:
+    def inside(self, found: Ints) -> Iterator[tuple[Numbers, int]]:
         """Each of some rows with what lies in it, outer ones first: (the rows from it on, the row)."""
         events = self.events
         for row in found[np.argsort(events.thread[found], kind="stable")].tolist():
@@ -108,19 +108,19 @@ class _Tree(Struct, frozen=True, eq=False):
             yield self.rows[at : at + 1 + first], row
 
 
-def parents(events: Events, rows: Mask) -> Ints:
+def parents(events: Events, rows: Mask) -> Numbers:
     """For each of the given rows the innermost other one of the same thread that encloses it; else -1."""
     return _parents(_Tree.of(events, rows), len(events))
 
 
-def _parents(tree: _Tree, count: int) -> Ints:
-    parent = np.full(count, -1, np.int64)
+def _parents(tree: _Tree, count: int) -> Numbers:
+    parent = np.full(count, -1, row_type(count))
     order, end = tree.rows, tree.events.end_ns.take(tree.rows)
     if not len(order):
         return parent
     # The parent is the nearest earlier row that ends no earlier. Start with the row before and jump along candidates:
     # all rows between a row and its candidate end before it, so the candidate's own candidate is the next to try.
-    candidate = np.arange(-1, len(order) - 1)
+    candidate = np.arange(-1, len(order) - 1, dtype=parent.dtype)
     firsts = tree.bounds[:-1][tree.bounds[:-1] < tree.bounds[1:]]
     candidate[firsts] = -1
     short = np.flatnonzero(end[:-1] < end[1:]) + 1
@@ -133,20 +133,20 @@ def _parents(tree: _Tree, count: int) -> Ints:
     return parent
 
 
-def _holders(parent: Ints) -> Ints:
+def _holders(parent: Numbers) -> Numbers:
     holds = np.zeros(len(parent) + 1, bool)
     holds[parent] = True  # what has no parent marks the entry behind the last
-    return np.flatnonzero(holds[:-1])
+    return np.flatnonzero(holds[:-1]).astype(parent.dtype, copy=False)
 
 
-def nearest(parent: Ints, found: Mask, holders: Ints | None = None) -> Ints:
+def nearest(parent: Numbers, found: Mask, holders: Numbers | None = None) -> Numbers:
     """For each row the nearest of itself and its ancestors that is in `found`; -1 where there is none.
 
     holders: the rows that are the parent of another, where they are known already.
     """
     holders = _holders(parent) if holders is None else holders
     # Rows that hold others are few: theirs are settled first, then all rows look once at what is around them.
-    settled = np.empty(len(parent) + 1, np.int64)
+    settled = np.empty(len(parent) + 1, parent.dtype)
     settled[-1] = -1  # where a row without a parent looks
     open_ = np.flatnonzero(~found[holders])
     settled[holders] = holders
@@ -164,10 +164,10 @@ def nearest(parent: Ints, found: Mask, holders: Ints | None = None) -> Ints:
     return at
 
 
-def _outer_ops(events: Events, parent: Ints) -> Ints:
+def _outer_ops(events: Events, parent: Numbers) -> Numbers:
     is_op = np.append(events.of(Category.CPU_OP), False)  # the last entry is looked at by rows without a parent
     ops, inner = np.flatnonzero(is_op), np.flatnonzero(is_op.take(parent))
-    above = np.arange(len(events))
+    above = np.arange(len(events), dtype=parent.dtype)
     above[inner] = parent.take(inner)
     moving = inner
     while len(moving):
@@ -176,7 +176,7 @@ def _outer_ops(events: Events, parent: Ints) -> Ints:
         moved = np.flatnonzero(further != at)
         moving = moving.take(moved)
         above[moving] = further.take(moved)
-    outer = np.full(len(events), -1, np.int64)
+    outer = np.full(len(events), -1, parent.dtype)
     outer[ops] = ops
     outer[inner] = above.take(inner)  # what is above another row is an op
     return outer

@@ -19,8 +19,9 @@ from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Missing
 from advisor.constants import constant
 from advisor.model import StepSource
-from advisor.trace.events import DEVICE_WORK, Category, Events, Ints, Mask, Trace
+from advisor.trace.events import DEVICE_WORK, Category, Events, Ints, Mask, Numbers, Trace
 from advisor.trace.intervals import Intervals, subtract, total, union
+from advisor.trace.numbers import row_type
 
 _STALL = constant("profiler.stall").value
 # Steps of a window and un-profiled steps that tell; of the first one in so many may be a stall.
@@ -80,7 +81,7 @@ class Steps:
     odd: int | None = None
     lost: int = 0
     starts_ns: Ints | None = field(default=None, repr=False)
-    _of_starts: list[Ints] = field(default_factory=list, init=False, repr=False)
+    _of_starts: list[Numbers] = field(default_factory=list, init=False, repr=False)
 
     @property
     def usual_us(self) -> tuple[float, float | None]:
@@ -115,7 +116,7 @@ class Steps:
         """A length in ns of a part of W, as µs per step."""
         return ns / self.of_window / 1e3
 
-    def step_of(self, time_ns: Ints) -> Ints:
+    def step_of(self, time_ns: Ints) -> Numbers:
         """The step that each instant belongs to; time between two steps of a window counts for the earlier; else -1."""
         if time_ns is not self.starts_ns:
             return self._step_of(time_ns)
@@ -124,7 +125,7 @@ class Steps:
             self._of_starts[0].setflags(write=False)
         return self._of_starts[0]
 
-    def _step_of(self, time_ns: Ints) -> Ints:
+    def _step_of(self, time_ns: Ints) -> Numbers:
         edges = np.concatenate((self.spans[:, 0], self.recorded.ravel()))
         if len(time_ns) <= len(edges) or (time_ns[1:] < time_ns[:-1]).any():
             return self._looked_up(time_ns)
@@ -133,11 +134,11 @@ class Steps:
         first = first[first < len(time_ns)]
         return np.repeat(self._looked_up(time_ns[first]), np.diff(first, append=len(time_ns)))
 
-    def _looked_up(self, time_ns: Ints) -> Ints:
+    def _looked_up(self, time_ns: Ints) -> Numbers:
         index = np.searchsorted(self.spans[:, 0], time_ns, side="right") - 1
         window = np.searchsorted(self.recorded[:, 0], time_ns, side="right") - 1
         inside = (window >= 0) & (time_ns < self.recorded[np.maximum(window, 0), 1])
-        return np.where(inside, index, -1).astype(np.int64, copy=False)
+        return np.where(inside, index, -1).astype(row_type(len(self.spans)), copy=False)
 
     @classmethod
     def compute(cls, trace: Trace, record: RankRecord | None, launched: Launched | None) -> Steps:

@@ -12,7 +12,7 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.lines.frames import Owner, enclosing, frame_rows, innermost, parse
 from advisor.analyses.lines.line_records import line_spans
 from advisor.model import Source
-from advisor.trace.events import Category, Events, Ids, Ints, Mask, Trace
+from advisor.trace.events import Category, Events, Ids, Ints, Mask, Numbers, Trace
 from advisor.trace.intervals import Intervals, intersect
 from advisor.trace.numbers import distinct
 
@@ -66,7 +66,7 @@ class Lines(Struct, frozen=True, eq=False):
     why: str = ""
     steps_count: int = 1
     sources: tuple[Source, ...] = ()
-    op_source: Ints = field(default_factory=_no_rows)
+    op_source: Numbers = field(default_factory=_no_rows)
     spans: Intervals = field(default_factory=_no_spans)
     span_source: Ints = field(default_factory=_no_rows)
     frames: _Frames | None = None
@@ -113,7 +113,8 @@ class Lines(Struct, frozen=True, eq=False):
         if recorded is not None:
             known = line_spans(trace, steps, recorded.trace)
             if len(known.spans):
-                rows = _at(known.spans, known.who, events.start_ns + events.dur_ns // 2)
+                middle = events.start_ns + events.dur_ns // 2
+                rows = _at(known.spans, known.who, middle).astype(np.int32, copy=False)
                 rows[(events.thread != steps.main_thread) & ~_on_engine_threads(events)] = -1
                 at = (known.spans, known.who, None, known.entered, known.callers, known.stacks, known.stack_of)
                 return cls(True, "", steps.count, known.sources, rows, *at)
@@ -146,7 +147,7 @@ class _Frames(Struct, frozen=True, eq=False):
 
     spans: Intervals
     rows: Ints  # innermost frame row of each span
-    parent: Ints  # by event row: next frame outwards
+    parent: Numbers  # by event row: next frame outwards
     start_ns: Ints
     end_ns: Ints
     source: dict[int, Source]  # by name index
@@ -195,7 +196,7 @@ def _from_frames(events: Events, steps: Steps) -> Lines:
         around_own = enclosing(events, own, on_loop)
         around = np.where(around_own >= 0, around_own, around)
     known = np.flatnonzero(around >= 0)
-    op_source = np.full(len(events), -1, np.int64)
+    op_source = np.full(len(events), -1, np.int32)
     op_source[known] = by_name[events.name[around[known]]]
     span_source = by_name[events.name[who]]
     engine = np.flatnonzero(_on_engine_threads(events) & (events.thread != steps.main_thread))
@@ -210,7 +211,7 @@ def _from_stacks(events: Events, steps: Steps) -> Lines:
         found = [replace(source, precision="call") if source else None for source in found]
     sources = tuple(dict.fromkeys(source for source in found if source is not None))
     index = {source: i for i, source in enumerate(sources)}
-    by_stack = np.array([-1 if source is None else index[source] for source in found], np.int64)
+    by_stack = np.array([-1 if source is None else index[source] for source in found], np.int32)
     op_source = np.where(events.stack >= 0, by_stack[np.maximum(events.stack, 0)], -1)
     inherited = nearest(
         parents(events, events.of(Category.CPU_OP, Category.ANNOTATION, Category.RUNTIME)), op_source >= 0

@@ -42,6 +42,11 @@ COLUMNS: dict[str, type[np.generic]] = {
     "blocks": np.int64,
     "waited": np.int32,
 }
+# Ids and sizes: they fit into 32 bits in nearly every file.
+HALVED = (
+    *("stream", "correlation", "external_id", "bytes", "sequence", "forward_thread", "python_id", "python_parent"),
+    "blocks",
+)
 MEMORY_COLUMNS: dict[str, type[np.generic]] = {
     "time_ns": np.int64,
     "bytes": np.int64,
@@ -204,4 +209,7 @@ def keep_labels(rows: list[LabelRow], tables: Tables) -> None:
             tables.thread_names[row.pid, row.tid] = row.args.name
 
 
-__all__ = ["COLUMNS", "MEMORY_COLUMNS", "Columns", "Complete", "columns_of", "extract", "keep_labels", "memory_columns"]
+__all__ = [
+    *("COLUMNS", "HALVED", "MEMORY_COLUMNS", "Columns", "Complete"),
+    *("columns_of", "extract", "keep_labels", "memory_columns"),
+]

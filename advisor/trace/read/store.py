@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,18 +16,27 @@ FIRST_ROWS = 1 << 15
 ROOM = 1.25
 # However small a share of the file was read: a damaged one must not ask for all memory.
 MOST_TIMES = 32
+_LEAST, _MOST = -(1 << 31), (1 << 31) - 1
 
 
 class Store:
     """The columns of all slices so far. What a slice does not hold is -1; what none holds takes no memory."""
 
-    def __init__(self, kinds: dict[str, type[np.generic]], key: str, share: Callable[[], float] = float) -> None:
+    def __init__(
+        self,
+        kinds: Mapping[str, type[np.generic]],
+        key: str,
+        share: Callable[[], float] = float,
+        halved: Collection[str] = (),
+    ) -> None:
         """kinds: every column with its type. key: a column that each slice has.
 
         share: asked how much of the file was read so far, 0 to 1; 0 is not known.
+        halved: columns that take 32 bits for each value until one needs more; half of their memory.
         """
         self.rows = 0
-        self._kinds, self._key, self._share = kinds, key, share
+        self._kinds = {name: np.int32 if name in halved else kind for name, kind in kinds.items()}
+        self._key, self._share, self._halved = key, share, set(halved)
         self._room: Columns = {}
         self._filled: dict[str, int] = {}
 
@@ -35,9 +44,18 @@ class Store:
         """Appends the columns of one slice."""
         count = len(part[self._key])
         for name, values in part.items():
+            if name in self._halved and count and not (values.min() >= _LEAST and values.max() <= _MOST):
+                self._widen(name)
             self._grow(name, count)[self.rows : self.rows + count] = values
             self._filled[name] = self.rows + count
         self.rows += count
+
+    def _widen(self, name: str) -> None:
+        """From now on a column takes 64 bits for each value."""
+        self._halved.discard(name)
+        self._kinds[name] = np.int64
+        if name in self._room:
+            self._room[name] = self._room[name].astype(np.int64)
 
     def _grow(self, name: str, count: int) -> npt.NDArray[Any]:
         """The memory of a column, with room for more rows, and -1 in those that had no value."""
