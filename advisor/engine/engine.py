@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from advisor.analyses.base import repeats
 from advisor.analyses.base.device import Device
+from advisor.analyses.base.launched import Launched
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
@@ -247,7 +248,7 @@ def reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence
             breakdown=items,
         ),
         outcomes=tuple(map(_plain, outcomes)),
-        health=health.of_rank(one.trace, one.record, steps, scale, device, replay)
+        health=health.of_rank(one.trace, one.record, steps, scale, device, replay, computed.get(Launched))
         + health.of_clocks(one.trace, computed.find(Links))
         + health.of_gaps(steps, computed.find(Links), computed.find(GpuIdle)),
         devices=(device.name,) if device.name else (),

@@ -18,7 +18,7 @@ from advisor.replay.queues import Queues
 from advisor.replay.threads import Burst, bursts
 from advisor.replay.work import Delays, Work, collect, fit_delays
 from advisor.trace.events import Ints, Trace
-from advisor.trace.numbers import distinct
+from advisor.trace.numbers import distinct, row_type
 
 
 class Graph(Struct, frozen=True, eq=False):
@@ -129,7 +129,7 @@ class _Builder:
         calls = distinct(work.launch[linked], len(events))
         held = np.unique(work.launch[full.launch])
         blocked = held[events.dur_ns[held] > 2 * full.usual_ns]
-        point_of_call = np.full(len(events), -1, np.int64)
+        point_of_call = np.full(len(events), -1, row_type(len(events)))
         for thread in distinct(events.thread[calls], len(events.threads)).tolist():
             queue = self.queue_of_thread.get(int(thread))
             if queue is None:

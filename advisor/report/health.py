@@ -45,7 +45,13 @@ _BUSY = 0.2
 
 
 def of_rank(
-    trace: Trace, record: RankRecord | None, steps: Steps, scale: Scale, device: Device, replay: Replay | None
+    trace: Trace,
+    record: RankRecord | None,
+    steps: Steps,
+    scale: Scale,
+    device: Device,
+    replay: Replay | None,
+    launched: Launched,
 ) -> tuple[Health, ...]:
     """What must be known before the figures of one rank are believed."""
     said = list(trace.health)
@@ -66,7 +72,7 @@ def of_rank(
     if steps.cut_off:
         text = "the last step has no ops, because the recording ended when it began; it is not counted"
         said.append(Health("last-step", "note", text))
-    said.extend(_lost(trace, steps, device))
+    said.extend(_lost(trace, steps, device, launched))
     if steps.stalls_us:
         longest = duration(max(steps.stalls_us))
         which = "a profiled step is" if len(steps.stalls_us) == 1 else f"{len(steps.stalls_us)} profiled steps are"
@@ -113,9 +119,9 @@ def _odd(steps: Steps) -> Iterator[Health]:
     yield Health("uneven-steps", "note", text)
 
 
-def _lost(trace: Trace, steps: Steps, device: Device) -> Iterator[Health]:
+def _lost(trace: Trace, steps: Steps, device: Device, launched: Launched) -> Iterator[Health]:
     """Work of the device that was launched, and is not in the trace."""
-    number = len(lost_launches(trace, Launched.compute(trace))) if trace.device_work.any() else 0
+    number = len(lost_launches(trace, launched)) if trace.device_work.any() else 0
     if not number:
         return
     rest = "their time counts as idle time of an unknown cause"

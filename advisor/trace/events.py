@@ -16,13 +16,14 @@ from advisor.model import Health
 from advisor.trace.category import Category as Category  # noqa: PLC0414 - exported again: where everybody looks for it
 from advisor.trace.intervals import Intervals, union
 from advisor.trace.meta import Meta
+from advisor.trace.numbers import looked_up
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Ints = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int32]
-Numbers = npt.NDArray[Any]  # whole numbers: in 32 bits where those hold all of them, else in 64
+Numbers = npt.NDArray[Any]  # whole numbers, in as few of 16, 32 and 64 bits as hold twice the largest
 Mask = npt.NDArray[np.bool_]
 
 
@@ -75,26 +76,26 @@ class Events:
 
     start_ns: Ints
     dur_ns: Ints
-    name: Ids
+    name: Numbers
     category: npt.NDArray[np.int8]
-    thread: Ids
-    device: Ids
+    thread: Numbers
+    device: Numbers
     stream: Numbers
     correlation: Numbers
     external_id: Numbers
     bytes: Numbers
-    dims: Ids
-    dtypes: Ids
-    strides: Ids
-    values: Ids
+    dims: Numbers
+    dtypes: Numbers
+    strides: Numbers
+    values: Numbers
     sequence: Numbers
     forward_thread: Numbers
     python_id: Numbers
     python_parent: Numbers
-    stack: Ids
-    collective: Ids
+    stack: Numbers
+    collective: Numbers
     blocks: Numbers  # thread blocks of the grid of a kernel
-    waited: Ids  # of synchronisation rows
+    waited: Numbers  # of synchronisation rows
     names: tuple[str, ...]
     threads: tuple[Thread, ...]
     dims_table: tuple[str, ...] = ()
@@ -160,11 +161,10 @@ class Events:
         """Which events have one of these names (a mask over the table)."""
         few = np.flatnonzero(names)
         if len(few) > _FEW_NAMES:
-            chosen: Mask = names.take(self.name)
-            return chosen
+            return looked_up(names, self.name)
         found = np.zeros(len(self), bool)
         for index in few.tolist():
-            found |= self.name == np.int32(index)
+            found |= self.name == self.name.dtype.type(index)
         return found
 
     def _names(self, question: Hashable, answer: Callable[[], Mask | list[bool]]) -> Mask:
@@ -184,7 +184,7 @@ class Events:
 
     def covered(self, rows: Mask) -> Intervals:
         """The union of the given rows, in time."""
-        chosen = np.flatnonzero(rows)
+        chosen = np.flatnonzero(rows & (self.dur_ns > 0))
         return union(self.start_ns.take(chosen), self.end_ns.take(chosen))
 
     def text(self, row: int) -> str:

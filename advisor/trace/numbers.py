@@ -98,9 +98,41 @@ def integer(value: Any) -> int:
         return -1
 
 
+# Types of whole numbers, and the largest that are kept in them: a sum or difference of two needs no more bits.
+WIDTHS: tuple[tuple[type[np.signedinteger[Any]], int], ...] = ((np.int16, 1 << 14), (np.int32, 1 << 30))
+
+
 def row_type(count: int) -> type[np.signedinteger[Any]]:
     """The type of columns that hold numbers of so many rows, or -1: 32 bits take half of the memory."""
     return np.int32 if count < 1 << 31 else np.int64
+
+
+def narrowed(values: npt.NDArray[Any], at_least: type[np.signedinteger[Any]] = np.int32) -> npt.NDArray[Any]:
+    """Values in as few bits as hold them, by WIDTHS.
+
+    at_least: 16 bits are for indices, of which nobody asks more than which one they are: numpy takes roots and
+    logarithms of such numbers in single precision.
+    """
+    return values.astype(width_for(values, at_least), copy=False)
+
+
+def width_for(values: npt.NDArray[Any], at_least: type[np.signedinteger[Any]]) -> type[np.signedinteger[Any]]:
+    """The type of `narrowed` values."""
+    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    fits = (kind for kind, end in WIDTHS if -end <= low and high < end)
+    return next((kind for kind in fits if np.dtype(kind) >= np.dtype(at_least)), np.int64)
+
+
+# Rows that are looked up at a time.
+_PIECE = 1 << 16
+
+
+def looked_up(table: npt.NDArray[Any], indices: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """`table.take(indices)` for many indices; -1 is the last entry. numpy alone copies them all to 64 bits first."""
+    found = np.empty(len(indices), table.dtype)
+    for at in range(0, len(indices), _PIECE):
+        table.take(indices[at : at + _PIECE], out=found[at : at + _PIECE], mode="wrap")
+    return found
 
 
 # Values within such a range are told apart by a table; others have to be sorted.

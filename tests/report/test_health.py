@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from advisor.analyses.base.launched import Launched
 from advisor.api import Breakdown, Device, GpuBusy, GpuIdle, Links, Price, RankRecord, Scale, Steps, StepTimes, Trace
 from advisor.capture.record import Measured, Vitals
 from advisor.computed import Computed
@@ -25,7 +26,9 @@ def _said(profiled_us: list[float], record: RankRecord | None) -> dict[str, str]
         at += us
     trace = read_bytes(json.dumps({"traceEvents": rows}).encode(), "made")
     known = Computed(trace=trace, record=record)
-    said = of_rank(known.get(Trace), record, known.get(Steps), known.get(Scale), known.get(Device), None)
+    said = of_rank(
+        known.get(Trace), record, known.get(Steps), known.get(Scale), known.get(Device), None, known.get(Launched)
+    )
     return {one.id: one.message for one in said}
 
 
@@ -75,7 +78,7 @@ def _row(name: str, cat: str, start: float, dur: float, tid: int = 1, **args: ob
 
 def _of(known: Computed) -> dict[str, Health]:
     parts = (known.get(Steps), known.get(Scale), known.get(Device))
-    return {one.id: one for one in of_rank(known.get(Trace), known.get(RankRecord), *parts, None)}
+    return {one.id: one for one in of_rank(known.get(Trace), known.get(RankRecord), *parts, None, known.get(Launched))}
 
 
 def test_what_the_profiler_added_is_stated_with_its_cause() -> None:

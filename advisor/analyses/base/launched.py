@@ -63,14 +63,16 @@ def _launches(events: Events, work: Mask) -> Numbers:
         launch[works] = by_number[np.minimum(events.correlation[works], len(by_number) - 1)]
         return launch
     # Some tools reuse correlations: sort both together by (correlation, start) and look back to the nearest call.
-    rows = np.concatenate((calls, works))
+    rows = np.concatenate((calls, works)).astype(launch.dtype, copy=False)
     order = np.lexsort((np.arange(len(rows)) >= len(calls), events.start_ns[rows], events.correlation[rows]))
     rows = rows[order]
     is_call = order < len(calls)
-    positions = np.arange(len(rows))
-    before = np.maximum.accumulate(np.where(is_call, positions, -1))
-    after = np.minimum.accumulate(np.where(is_call, positions, len(rows))[::-1])[::-1]
-    for candidate in (after, before):  # the look back wins
+    positions = np.arange(len(rows), dtype=launch.dtype)
+    for back in (False, True):  # the look back wins
+        if back:
+            candidate = np.maximum.accumulate(np.where(is_call, positions, -1))
+        else:
+            candidate = np.minimum.accumulate(np.where(is_call, positions, len(rows))[::-1])[::-1]
         valid = (candidate >= 0) & (candidate < len(rows)) & ~is_call
         at = rows[np.clip(candidate, 0, len(rows) - 1)]
         valid &= events.correlation[at] == events.correlation[rows]

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from advisor.trace.events import Category, Events, Ints, Mask, Numbers, Trace
-from advisor.trace.numbers import row_type, small
+from advisor.trace.numbers import looked_up, narrowed, row_type, small
 
 HOST_ROWS = (Category.CPU_OP, Category.ANNOTATION, Category.RUNTIME)
 
@@ -29,7 +29,7 @@ class Nesting(Struct, frozen=True, eq=False):
     """
 
     parent: Numbers
-    self_ns: Ints
+    self_ns: Numbers
     outer_op: Numbers
     outermost: Mask
     holders: Numbers
@@ -43,7 +43,7 @@ class Nesting(Struct, frozen=True, eq=False):
         parent = _parents(tree, len(events))
         child = np.flatnonzero(parent >= 0)
         inside = np.bincount(parent.take(child), events.dur_ns.take(child), minlength=len(events)).astype(np.int64)
-        self_ns = np.maximum(events.dur_ns - inside, 0)
+        self_ns = narrowed(np.maximum(events.dur_ns - inside, 0))
         outer_op = _outer_ops(events, parent)
         outermost = outer_op == np.arange(len(events), dtype=outer_op.dtype)
         outermost.setflags(write=False)
@@ -115,7 +115,7 @@ def parents(events: Events, rows: Mask) -> Numbers:
 
 def _parents(tree: _Tree, count: int) -> Numbers:
     parent = np.full(count, -1, row_type(count))
-    order, end = tree.rows, tree.events.end_ns.take(tree.rows)
+    order, end = tree.rows, looked_up(tree.events.end_ns, tree.rows)
     if not len(order):
         return parent
     # The parent is the nearest earlier row that ends no earlier. Start with the row before and jump along candidates:
@@ -158,7 +158,7 @@ def nearest(parent: Numbers, found: Mask, holders: Numbers | None = None) -> Num
         if not len(moving):
             break
         settled[moving] = above = settled.take(above)
-    at = settled.take(parent)
+    at = looked_up(settled, parent)
     chosen = np.flatnonzero(found)
     at[chosen] = chosen
     return at

@@ -21,7 +21,7 @@ from advisor.constants import constant
 from advisor.model import StepSource
 from advisor.trace.events import DEVICE_WORK, Category, Events, Ints, Mask, Numbers, Trace
 from advisor.trace.intervals import Intervals, subtract, total, union
-from advisor.trace.numbers import row_type
+from advisor.trace.numbers import narrowed
 
 _STALL = constant("profiler.stall").value
 # Steps of a window and un-profiled steps that tell; of the first one in so many may be a stall.
@@ -138,7 +138,7 @@ class Steps:
         index = np.searchsorted(self.spans[:, 0], time_ns, side="right") - 1
         window = np.searchsorted(self.recorded[:, 0], time_ns, side="right") - 1
         inside = (window >= 0) & (time_ns < self.recorded[np.maximum(window, 0), 1])
-        return np.where(inside, index, -1).astype(row_type(len(self.spans)), copy=False)
+        return narrowed(np.where(inside, index, -1), np.int16)
 
     @classmethod
     def compute(cls, trace: Trace, record: RankRecord | None, launched: Launched | None) -> Steps:

@@ -181,7 +181,7 @@ class _Places(Struct, frozen=True, eq=False):
 
     def of_ops(self, trace: Trace, lines: Lines) -> Ints:
         """For each event its place, -1 where it has none."""
-        found = np.full(len(trace.events), -1, np.int64)
+        found = np.full(len(trace.events), -1, np.int32)
         known = lines.op_source >= 0
         found[known] = self.of_source[lines.op_source[known]]
         return found
@@ -257,7 +257,7 @@ def node_lines(trace: Trace, links: Links, op_line: Ints) -> Ints:
     makers = mine & ~nodes & (events.forward_thread <= 0)
     forward = np.flatnonzero(makers & events.of(Category.CPU_OP) & (op_line >= 0))
     node = np.flatnonzero(mine & nodes)
-    found = np.full(len(events), -1, np.int64)
+    found = np.full(len(events), -1, np.int32)
     if not len(forward) or not len(node):
         return found
     # The innermost op of a sequence number made the node; all of them lie on one line.
@@ -283,14 +283,13 @@ def _backward(
     if not len(rows):
         return {"backward_us": np.zeros(places.count), "backward_rows": np.zeros(places.count)}
     every = np.flatnonzero(nodes & links.inside)
-    dur_us = events.dur_ns / 1e3
     whole_us = breakdown.us("backward") * steps.count
-    between_us = max(whole_us - float(dur_us[every].sum()), 0.0) / max(len(every), 1)
+    between_us = max(whole_us - float((events.dur_ns[every] / 1e3).sum()), 0.0) / max(len(every), 1)
     numbered = every[events.sequence[every] >= 0]
-    known_us = float(dur_us[numbered].sum()) + len(numbered) * between_us
-    spent_us = np.bincount(node_line[rows], weights=dur_us[rows] + between_us, minlength=places.count)
+    known_us = float((events.dur_ns[numbered] / 1e3).sum()) + len(numbered) * between_us
+    spent_us = np.bincount(node_line[rows], weights=events.dur_ns[rows] / 1e3 + between_us, minlength=places.count)
     us = spent_us / steps.count * (whole_us / known_us if known_us else 0.0)
-    held = np.bincount(np.maximum(node_of, 0), weights=(node_of >= 0) & links.inside, minlength=len(events))
+    held = np.bincount(node_of[(node_of >= 0) & links.inside], minlength=len(events))
     inside = np.bincount(node_line[rows], weights=held[rows], minlength=places.count)
     return {"backward_us": us, "backward_rows": inside / steps.count}
 
@@ -308,7 +307,9 @@ def _beyond(
         return None
     nodes = backward_rows(trace.events)
     node_of = nesting.ancestor(nodes)
-    line = np.where(node_of >= 0, node_line[np.maximum(node_of, 0)], op_line)
-    of_parts = (nodes & trace.events.named(*_PARTS))[np.maximum(node_of, 0)] & (node_of >= 0)
-    rows = np.flatnonzero((beyond_ns > 0) & (line >= 0) & ~of_parts)
-    return np.bincount(line[rows], weights=beyond_ns[rows], minlength=places.count) / steps.count / 1e3
+    rows = np.flatnonzero(beyond_ns > 0)
+    node = node_of[rows]
+    line = np.where(node >= 0, node_line[np.maximum(node, 0)], op_line[rows])
+    of_parts = (nodes & trace.events.named(*_PARTS))[np.maximum(node, 0)] & (node >= 0)
+    known = (line >= 0) & ~of_parts
+    return np.bincount(line[known], weights=beyond_ns[rows[known]], minlength=places.count) / steps.count / 1e3

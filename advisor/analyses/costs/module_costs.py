@@ -19,7 +19,7 @@ from advisor.analyses.step.phases import backward_rows
 from advisor.analyses.step.step_parts import BACKWARD, PartOf
 from advisor.analyses.work.forward_flops import counted_rows, operations
 from advisor.capture.record import RankRecord, StepTimes
-from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.events import Category, Events, Ints, Mask, Numbers, Trace
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each
 
 Floats = npt.NDArray[np.float64]
@@ -125,9 +125,9 @@ class _Work(Struct, frozen=True, eq=False):
     steps: Steps
     calls: ModuleCalls
     links: Links
-    forward: Ints
-    node: Ints
-    backward: Ints
+    forward: Numbers
+    node: Numbers
+    backward: Numbers
     returned: Mask
     device_work: Mask
 
@@ -139,21 +139,22 @@ class _Work(Struct, frozen=True, eq=False):
         around = nesting.ancestor(nodes)
         outer = _outermost(around, nesting.parent)
         on_loop = (events.thread == steps.main_thread) & (around < 0) & events.of(Category.CPU_OP, Category.RUNTIME)
-        forward = np.full(len(events), -1, np.int64)
+        forward = np.full(len(events), -1, np.int32)
         forward[on_loop] = calls.chain_at(events.start_ns[on_loop])
-        backward = np.full(len(events), -1, np.int64)
-        rows = np.flatnonzero(nodes & (outer == np.arange(len(events))) & links.inside)
+        backward = np.full(len(events), -1, np.int32)
+        rows = np.flatnonzero(nodes & links.inside)
+        rows = rows[outer[rows] == rows]
         backward[rows] = _made_by(events, on_loop & events.of(Category.CPU_OP), rows, forward)
         returned = np.zeros(steps.count, bool)
         returned[links.step[rows[backward[rows] >= 0]]] = True
         returned &= calls.kept
         return cls(events, steps, calls, links, forward, outer, backward, returned, trace.device_work)
 
-    def _by_chain(self, chain: Ints, step: Ints, weights: Floats, of: Mask) -> Floats:
+    def _by_chain(self, chain: Numbers, step: Numbers, weights: Floats, of: Mask) -> Floats:
         """Sums of weights by chain in a typical one of the given steps."""
         chains, steps = len(self.calls.chains), self.steps.count
         known = (chain >= 0) & (step >= 0)
-        flat = chain[known] * steps + step[known]
+        flat = chain[known].astype(np.int64) * steps + step[known]
         table: Floats = np.bincount(flat, weights[known], chains * steps).astype(float).reshape(chains, steps)
         return self.typical_step(table, of)
 
@@ -219,18 +220,18 @@ class _Work(Struct, frozen=True, eq=False):
         return self._by_chain(chain, self.links.step[rows], np.ones(len(rows)), self.returned)
 
 
-def _outermost(around: Ints, parent: Ints) -> Ints:
+def _outermost(around: Numbers, parent: Numbers) -> Numbers:
     """For each row the outermost node around it, -1 where there is none. around: the innermost one."""
-    above = around.copy()
-    while True:
-        held = np.where(above >= 0, parent[np.maximum(above, 0)], -1)
+    found, rows = around.copy(), np.flatnonzero(around >= 0)
+    while len(rows):
+        held = parent[found[rows]]
         further = np.where(held >= 0, around[np.maximum(held, 0)], -1)
-        if not (further >= 0).any():
-            return above
-        above = np.where(further >= 0, further, above)
+        rows, further = rows[further >= 0], further[further >= 0]
+        found[rows] = further
+    return found
 
 
-def _made_by(events: Events, forward_ops: Mask, nodes: Ints, chain: Ints) -> Ints:
+def _made_by(events: Events, forward_ops: Mask, nodes: Ints, chain: Numbers) -> Ints:
     """The chain of the forward op that autograd made each node for: both carry the same sequence number.
 
     Of the ops that carry a number the last one made the node. Numbers are of the thread that ran the forward: nodes of

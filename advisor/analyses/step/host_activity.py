@@ -69,9 +69,9 @@ def _reads(events: Events, links: Links) -> Mask:
 
 def _long_calls(events: Events, rows: Mask, launches: Ints) -> Intervals:
     """A launch may stand in line for some 100 µs; another call of that length is the driver's own work."""
-    least_ns = np.full(len(events), PYTHON_GAP_NS)
-    least_ns[launches] = CPU_WORK_NS
-    return events.covered(rows & events.of(Category.RUNTIME) & (events.dur_ns >= least_ns))
+    long = rows & events.of(Category.RUNTIME) & (events.dur_ns >= PYTHON_GAP_NS)
+    long[launches[events.dur_ns[launches] < CPU_WORK_NS]] = False
+    return events.covered(long)
 
 
 def launch_rows(events: Events, links: Links) -> Ints:

@@ -114,7 +114,7 @@ _OP, _BACKWARD, _EDGE = 1, 2, 3
 
 def _kinds(events: Events, on_loop: Mask, by_optimizer: bool = False) -> tuple[Ints, Ints]:
     """The outermost rows of the loop's thread that tell phases apart: (rows by start, kind of each)."""
-    kind = np.zeros(len(events), np.int64)
+    kind = np.zeros(len(events), np.int8)
     kind[on_loop & events.of(Category.CPU_OP)] = _OP
     edges = on_loop & (fetch_rows(events) | optimizer_rows(events))
     if not by_optimizer:

@@ -22,11 +22,13 @@ def beyond_calls(events: Events, nesting: Nesting, counted: Mask) -> Ints | None
     ops = events.of(Category.CPU_OP)
     holds = np.zeros(len(events), bool)
     holds[nesting.parent[ops & (nesting.parent >= 0)]] = True
-    leaves = ops & ~holds & counted
+    leaves = np.flatnonzero(ops & ~holds & counted & (events.dims >= 0))
     largest = np.array([max(element_counts(dims), default=0) for dims in events.dims_table], np.int64)
-    known = np.where(events.dims >= 0, largest[events.dims], 0) if len(largest) else np.zeros(len(events), np.int64)
-    small = leaves & (known > 0) & (known <= _SMALL)
-    if np.count_nonzero(small) < _FEWEST:
+    known = largest[events.dims[leaves]]
+    small, large = leaves[(known > 0) & (known <= _SMALL)], leaves[known > _SMALL]
+    if len(small) < _FEWEST:
         return None
     call_ns = int(np.percentile(events.dur_ns[small], _CALL_PERCENTILE))
-    return np.where(leaves & (known > _SMALL), np.maximum(events.dur_ns - call_ns, 0), 0)
+    found = np.zeros(len(events), np.int64)
+    found[large] = np.maximum(events.dur_ns[large] - call_ns, 0)
+    return found

@@ -42,11 +42,13 @@ COLUMNS: dict[str, type[np.generic]] = {
     "blocks": np.int64,
     "waited": np.int32,
 }
-# Ids and sizes: they fit into 32 bits in nearly every file.
-HALVED = (
-    *("stream", "correlation", "external_id", "bytes", "sequence", "forward_thread", "python_id", "python_parent"),
-    "blocks",
-)
+# What nearly all files need: 16 bits for indices, also those of others, and 32 for ids and sizes.
+NARROW: dict[str, type[np.signedinteger[Any]]] = {
+    **dict.fromkeys(("name", "thread", "device", "stream", "dims", "dtypes", "strides", "values"), np.int16),
+    **dict.fromkeys(("forward_thread", "stack", "collective", "waited"), np.int16),
+    **dict.fromkeys(("correlation", "external_id", "bytes", "sequence", "blocks"), np.int32),
+    **dict.fromkeys(("python_id", "python_parent"), np.int32),
+}
 MEMORY_COLUMNS: dict[str, type[np.generic]] = {
     "time_ns": np.int64,
     "bytes": np.int64,
@@ -210,6 +212,13 @@ def keep_labels(rows: list[LabelRow], tables: Tables) -> None:
 
 
 __all__ = [
-    *("COLUMNS", "HALVED", "MEMORY_COLUMNS", "Columns", "Complete"),
-    *("columns_of", "extract", "keep_labels", "memory_columns"),
+    "COLUMNS",
+    "MEMORY_COLUMNS",
+    "NARROW",
+    "Columns",
+    "Complete",
+    "columns_of",
+    "extract",
+    "keep_labels",
+    "memory_columns",
 ]

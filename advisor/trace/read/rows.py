@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.trace.numbers import TooLargeError
-from advisor.trace.read.extract import COLUMNS, HALVED, MEMORY_COLUMNS, Columns, extract
+from advisor.trace.read.extract import COLUMNS, MEMORY_COLUMNS, NARROW, Columns, extract
 from advisor.trace.read.split import halves
 from advisor.trace.read.store import Store
 from advisor.trace.repair.event_by_event import END, Careful
@@ -39,7 +39,7 @@ class Rows:
     def __init__(self, share: Callable[[], float] = float) -> None:
         """share: asked how much of the file was read so far, 0 to 1; 0 is not known."""
         self.tables = Tables()
-        self.events = Store(COLUMNS, "start_ns", share, HALVED)
+        self.events = Store(COLUMNS, "start_ns", share, NARROW)
         self.memory = Store(MEMORY_COLUMNS, "time_ns", share)
         self.careful = Careful()
         self._decoder = decoder(exact=False)

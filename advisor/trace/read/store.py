@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from advisor.trace.numbers import WIDTHS, width_for
 from advisor.trace.read.extract import Columns
 
 # The first piece of a column: the rows of about ten slices, enough to tell how many the file will hold.
@@ -16,7 +18,7 @@ FIRST_ROWS = 1 << 15
 ROOM = 1.25
 # However small a share of the file was read: a damaged one must not ask for all memory.
 MOST_TIMES = 32
-_LEAST, _MOST = -(1 << 31), (1 << 31) - 1
+_ANY = 1 << 63
 
 
 class Store:
@@ -27,16 +29,17 @@ class Store:
         kinds: Mapping[str, type[np.generic]],
         key: str,
         share: Callable[[], float] = float,
-        halved: Collection[str] = (),
+        narrow: Mapping[str, type[np.signedinteger[Any]]] = MappingProxyType({}),
     ) -> None:
         """kinds: every column with its type. key: a column that each slice has.
 
         share: asked how much of the file was read so far, 0 to 1; 0 is not known.
-        halved: columns that take 32 bits for each value until one needs more; half of their memory.
+        narrow: types that columns have until a value needs more bits (`numbers.WIDTHS`).
         """
         self.rows = 0
-        self._kinds = {name: np.int32 if name in halved else kind for name, kind in kinds.items()}
-        self._key, self._share, self._halved = key, share, set(halved)
+        self._kinds, self._key, self._share = {**kinds, **narrow}, key, share
+        # How large their values may be until then.
+        self._most = {name: most for name, kind in narrow.items() for width, most in WIDTHS if width is kind}
         self._room: Columns = {}
         self._filled: dict[str, int] = {}
 
@@ -44,28 +47,32 @@ class Store:
         """Appends the columns of one slice."""
         count = len(part[self._key])
         for name, values in part.items():
-            if name in self._halved and count and not (values.min() >= _LEAST and values.max() <= _MOST):
-                self._widen(name)
+            most = self._most.get(name)
+            if most is not None and count and not (values.max() < most and values.min() >= -most):
+                self._widen(name, values)
             self._grow(name, count)[self.rows : self.rows + count] = values
             self._filled[name] = self.rows + count
         self.rows += count
 
-    def _widen(self, name: str) -> None:
-        """From now on a column takes 64 bits for each value."""
-        self._halved.discard(name)
-        self._kinds[name] = np.int64
+    def _widen(self, name: str, values: npt.NDArray[Any]) -> None:
+        """From now on a column takes as many bits for each value as these need."""
+        self._kinds[name] = kind = width_for(values, self._kinds[name])
+        self._most[name] = next((most for width, most in WIDTHS if width is kind), _ANY)
         if name in self._room:
-            self._room[name] = self._room[name].astype(np.int64)
+            self._move(name, len(self._room[name]))
+
+    def _move(self, name: str, rows: int) -> None:
+        """A column to other memory, with room for so many rows; only what is filled is written to."""
+        room, filled = self._room.get(name), self._filled.get(name, 0)
+        self._room[name] = larger = np.empty(rows, self._kinds[name])
+        if room is not None:
+            larger[:filled] = room[:filled]
 
     def _grow(self, name: str, count: int) -> npt.NDArray[Any]:
         """The memory of a column, with room for more rows, and -1 in those that had no value."""
-        room = self._room.get(name)
-        filled = self._filled.get(name, 0)
-        if room is None or len(room) < self.rows + count:
-            larger = np.empty(max(FIRST_ROWS, self._enough(self.rows + count)), self._kinds[name])
-            if room is not None:
-                larger[:filled] = room[:filled]
-            self._room[name] = room = larger
+        if name not in self._room or len(self._room[name]) < self.rows + count:
+            self._move(name, max(FIRST_ROWS, self._enough(self.rows + count)))
+        room, filled = self._room[name], self._filled.get(name, 0)
         room[filled : self.rows] = -1
         return room
 

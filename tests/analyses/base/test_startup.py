@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from advisor.analyses.base.launched import Launched
 from advisor.analyses.base.startup import AUTOTUNING, COMPILATION, FIRST_LAUNCHES
 from advisor.api import Device, RankRecord, Scale, Steps, Trace
 from advisor.computed import Computed
@@ -157,7 +158,9 @@ def test_a_window_of_nothing_but_startup_says_so() -> None:
     steps = computed.get(Steps)
     assert (steps.source, steps.startup.steady) == ("window", False)
     assert {name for name, _, _ in steps.startup.calls} == {"cudaFree", COMPILATION}
-    said = health.of_rank(computed.get(Trace), None, steps, computed.get(Scale), computed.get(Device), None)
+    said = health.of_rank(
+        computed.get(Trace), None, steps, computed.get(Scale), computed.get(Device), None, computed.get(Launched)
+    )
     assert any(one.id == "not-steady" and one.status == "warning" and "99 ms" in one.message for one in said)
 
 

@@ -15,8 +15,9 @@ from advisor.analyses.lines.lines import Lines
 from advisor.computed import Missing
 from advisor.constants import constant
 from advisor.model import Source
-from advisor.trace.events import Category, Events, Trace
+from advisor.trace.events import Category, Events, Numbers, Trace
 from advisor.trace.intervals import Intervals
+from advisor.trace.numbers import narrowed
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -164,14 +165,14 @@ def _edges(events: Events, nesting: Nesting, steps: Steps, nodes: Mask) -> tuple
     )
 
 
-def _rows(events: Events, nesting: Nesting, steps: Steps) -> tuple[Ints, Ints]:
+def _rows(events: Events, nesting: Nesting, steps: Steps) -> tuple[Ints, Numbers]:
     """The outermost rows of the loop's thread by start, and what each is: 1 an op, 2 something that ends a run."""
-    kind = np.zeros(len(events), np.int64)
+    kind = np.zeros(len(events), np.int8)
     outermost = nesting.outermost
     kind[events.of(Category.CPU_OP) & outermost] = 1
     ends = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named(NODE, *_OPTIMIZER, _FETCH, "ProfilerStep#")
     inside = nesting.ancestor(ends & ~events.named("ProfilerStep#"))
-    kind[(inside >= 0) & (inside != np.arange(len(events)))] = 0
+    kind[(inside >= 0) & (inside != np.arange(len(events), dtype=inside.dtype))] = 0
     kind[ends] = 2
     kind[events.thread != steps.main_thread] = 0
     rows = np.flatnonzero(kind)
@@ -225,12 +226,13 @@ def _reach(events: Events, edges: Ints, first: int, stop: int) -> tuple[int, int
     return min(begin, max(before, begin - longest)), max(end, min(after, end + longest))
 
 
-def _weights(events: Events, steps: Steps) -> Ints:
+def _weights(events: Events, steps: Steps) -> Numbers:
     """(n,) for each row a number that two rows share where they lie in one step and see the same weights."""
     updates = np.sort(events.end_ns[events.of(Category.ANNOTATION) & events.named(_OPTIMIZER[0])])
-    step = steps.step_of(events.start_ns)
-    number: Ints = np.searchsorted(updates, events.start_ns, side="right") * (steps.count + 1) + step
-    return number
+    number = np.searchsorted(updates, events.start_ns, side="right")
+    number *= steps.count + 1
+    number += steps.step_of(events.start_ns)
+    return narrowed(number)
 
 
 def _random(events: Events, nesting: Nesting) -> Mask:
