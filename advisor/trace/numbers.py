@@ -116,7 +116,7 @@ def narrowed(values: npt.NDArray[Any], at_least: type[np.signedinteger[Any]] = n
     return values.astype(width_for(values, at_least), copy=False)
 
 
-def width_for(values: npt.NDArray[Any], at_least: type[np.signedinteger[Any]]) -> type[np.signedinteger[Any]]:
+def width_for(values: npt.NDArray[Any], at_least: type[np.generic]) -> type[np.signedinteger[Any]]:
     """The type of `narrowed` values."""
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     fits = (kind for kind, end in WIDTHS if -end <= low and high < end)

@@ -14,7 +14,7 @@ from advisor.analyses.base.classify import is_communication
 from advisor.analyses.base.nesting import nearest
 from advisor.analyses.base.steps import Steps
 from advisor.trace.events import Category
-from advisor.trace.numbers import distinct_pairs
+from advisor.trace.numbers import distinct_pairs, looked_up
 from advisor.trace.read import store
 from advisor.trace.read.extract import COLUMNS
 from advisor.trace.read.load import read_bytes
@@ -67,6 +67,30 @@ def test_room_is_made_for_what_the_whole_file_will_hold(share: float, room: int)
         whole = kept.take()["start_ns"].base
     assert whole is not None
     assert len(whole) == room
+
+
+numbers = st.sampled_from([-1, 0, 2**14 - 1, 2**14, -(2**14), -(2**14) - 1, 2**30 - 1, 2**30, -(2**30) - 1, 2**62])
+
+
+@given(st.lists(st.lists(numbers, max_size=3), max_size=6), st.sampled_from([np.int16, np.int32]))
+def test_a_narrow_column_takes_as_many_bits_as_its_largest_value_needs(parts: list[list[int]], kind: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "FIRST_ROWS", 2)
+        kept = Store({"start_ns": np.int64, "id": np.int64}, "start_ns", narrow={"id": kind})
+        for part in parts:
+            kept.add({"start_ns": np.zeros(len(part), np.int64), "id": np.array(part, np.int64)})
+        found = kept.take()["id"]
+    values = [value for part in parts for value in part]
+    bits = max([kind(0).itemsize, *(2 if -(2**14) <= v < 2**14 else 4 if -(2**30) <= v < 2**30 else 8 for v in values)])
+    assert (found.tolist(), found.itemsize) == (values, bits)
+
+
+@given(st.lists(st.integers(-1, 9)), st.integers(1, 4))
+def test_many_are_looked_up_as_take_does(indices: list[int], piece: int) -> None:
+    table, rows = np.arange(10) * 3, np.array(indices, np.int16)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("advisor.trace.numbers._PIECE", piece)
+        assert looked_up(table, rows).tolist() == table.take(rows.astype(np.int64)).tolist()
 
 
 @given(st.lists(st.integers(0, 60)), st.lists(st.tuples(st.integers(0, 8), st.integers(0, 4)), min_size=1, max_size=5))

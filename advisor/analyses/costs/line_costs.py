@@ -19,7 +19,7 @@ from advisor.analyses.step.phases import backward_rows
 from advisor.analyses.work.op_payload import beyond_calls
 from advisor.computed import Missing
 from advisor.model import Source
-from advisor.trace.events import Category, Ints, Mask, Trace
+from advisor.trace.events import Category, Ints, Mask, Numbers, Trace
 from advisor.trace.intervals import Intervals, intersect, starts_in, subtract
 
 # Functions that Python makes of one line's own.
@@ -179,7 +179,7 @@ class _Places(Struct, frozen=True, eq=False):
         found: list[int] = np.flatnonzero(self.of_source == place).tolist()
         return found
 
-    def of_ops(self, trace: Trace, lines: Lines) -> Ints:
+    def of_ops(self, trace: Trace, lines: Lines) -> Numbers:
         """For each event its place, -1 where it has none."""
         found = np.full(len(trace.events), -1, np.int32)
         known = lines.op_source >= 0
@@ -245,7 +245,7 @@ def _callers(lines: Lines, places: dict[tuple[str, int], int]) -> dict[int, tupl
     return found
 
 
-def node_lines(trace: Trace, links: Links, op_line: Ints) -> Ints:
+def node_lines(trace: Trace, links: Links, op_line: Numbers) -> Numbers:
     """For each node of the backward pass the line of the forward op that made it; -1 where unknown, and elsewhere.
 
     A node carries the sequence number of that op.

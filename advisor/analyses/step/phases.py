@@ -10,7 +10,7 @@ from advisor.analyses.base.host_communication import HostCommunication
 from advisor.analyses.base.optimizer_closures import closure_spans
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.step.input_wait import fetch_rows
-from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.events import Category, Events, Ints, Mask, Numbers, Trace
 from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, union
 
 
@@ -112,7 +112,7 @@ def backward_spans(trace: Trace, steps: Steps) -> Intervals:
 _OP, _BACKWARD, _EDGE = 1, 2, 3
 
 
-def _kinds(events: Events, on_loop: Mask, by_optimizer: bool = False) -> tuple[Ints, Ints]:
+def _kinds(events: Events, on_loop: Mask, by_optimizer: bool = False) -> tuple[Ints, Numbers]:
     """The outermost rows of the loop's thread that tell phases apart: (rows by start, kind of each)."""
     kind = np.zeros(len(events), np.int8)
     kind[on_loop & events.of(Category.CPU_OP)] = _OP
@@ -131,7 +131,7 @@ def _kinds(events: Events, on_loop: Mask, by_optimizer: bool = False) -> tuple[I
     return rows, kind[rows]
 
 
-def _backward_spans(events: Events, kinds: tuple[Ints, Ints]) -> Intervals:
+def _backward_spans(events: Events, kinds: tuple[Ints, Numbers]) -> Intervals:
     """Runs of the autograd engine: from one node to the next, as long as nothing else comes between."""
     rows, kind = kinds
     node = np.flatnonzero(kind == _BACKWARD)

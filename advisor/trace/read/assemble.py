@@ -90,7 +90,8 @@ def _apply_dialects(columns: Columns, names: tuple[str, ...], threads: tuple[Thr
     if silent.any():
         streams = np.array([integer(thread.tid.removeprefix("stream ").split(" ")[0]) for thread in threads], np.int64)
         # The column may be one of those that hold nothing, which cannot be written to, and takes fewer bits.
-        columns["stream"] = columns["stream"].astype(np.promote_types(columns["stream"].dtype, width_for(streams, np.int16)))
+        kind = np.promote_types(columns["stream"].dtype, width_for(streams, np.int16))
+        columns["stream"] = columns["stream"].astype(kind)
         columns["stream"][silent] = streams[columns["thread"][silent]]
 
 
