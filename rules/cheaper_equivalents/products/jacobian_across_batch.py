@@ -26,7 +26,6 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.api import (
-    Category,
     Drawing,
     Ev,
     Example,
@@ -35,22 +34,16 @@ from advisor.api import (
     Lines,
     Price,
     backward_of,
-    dims_of,
-    sizes,
     times_gone_through,
 )
 
 from ...shared._examples import node, op, two_steps
 from ...shared._words import count
 from .._equivalent import Equivalent, worth
+from ._own_parts import read_apart
 
 Ints = npt.NDArray[np.int64]
 
-_READS = ("aten::index", "aten::diagonal", "aten::sum", "aten::einsum")
-# (batch, outputs, batch, inputs)
-_DIMENSIONS, _BATCHES = 4, (0, 2)
-# Below, two sizes that are equal by chance are likely.
-_LEAST_BATCH = 4
 _FIX = Fix(
     "Compute the Jacobian of each sample by itself",
     "numerics",
@@ -67,7 +60,7 @@ def check(
 ) -> Iterator[Finding]:
     rows, times = times_gone_through(price.ops.events, price.ops.steps)
     parts, batches, passes = [], [], 0
-    for batch, outputs in sorted(_read_apart(price)):
+    for batch, outputs in sorted(read_apart(price)):
         # The training goes through the graph once more where the Jacobian is part of its loss.
         mine = rows[(times == batch * outputs) | (times == batch * outputs + 1)]
         if not len(mine):
@@ -92,20 +85,6 @@ def check(
             {"batch": max(batches), "passes": passes, "spent_us": known.spent_us},
             _FIX,
         )
-
-
-def _read_apart(price: Price) -> set[tuple[int, int]]:
-    """(batch, outputs) of tensors of which one op takes a sample's own part."""
-    events = price.ops.events
-    rows = np.flatnonzero(events.of(Category.CPU_OP) & events.exactly(*_READS) & (events.dims >= 0))
-    of_dims = dict(zip(events.dims[rows].tolist(), rows.tolist(), strict=True))
-    shapes = [sizes(dims_of(events, row), 0) for row in of_dims.values()]
-    first, again = _BATCHES
-    return {
-        (shape[first], shape[1])
-        for shape in shapes
-        if len(shape) == _DIMENSIONS and shape[first] == shape[again] >= _LEAST_BATCH
-    }
 
 
 def _mask(price: Price, rows: Ints) -> npt.NDArray[np.bool_]:
