@@ -188,6 +188,21 @@ def offsets(found: Sequence[Meetings], ranks: int) -> tuple[Ints, int] | None:
     return np.array([known[rank][0] for rank in range(ranks)], np.int64), max(width for _, width in known.values())
 
 
+def as_recorded(found: Sequence[Meetings], ranks: int) -> tuple[Ints, int] | None:
+    """No offsets, where few meetings show that the ranks' clocks agree, as those of processes on one machine do.
+
+    The uncertainty is the most by which their ends differ. None where no rank came after another by twice that: then it
+    cannot be told who was last; and where some rank meets no other.
+    """
+    rows = [(one, np.isin(one.kind, TOGETHER)) for one in found]
+    known = [(one, mine) for one, mine in rows if mine.any()]
+    if {rank for one, _ in known for rank in one.ranks} != set(range(ranks)):
+        return None
+    uncertain = max(int(np.ptp(one.end_ns[mine], axis=1).max()) for one, mine in known)
+    later = max(int(np.ptp(one.start_ns[mine], axis=1).max()) for one, mine in known)
+    return (np.zeros(ranks, np.int64), uncertain) if 2 * uncertain < later else None
+
+
 def _met(one: Meetings, known: dict[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
     """Clocks of further ranks, by those of a rank that is known and often meets them: (offset, uncertainty), ns."""
     column, anchor = next(((column, rank) for column, rank in enumerate(one.ranks) if rank in known), (-1, -1))

@@ -179,7 +179,7 @@ def _waiting(
         return None, "the ranks have no step in common; profile the same steps on all ranks"
     if not found:
         return None, "no collective could be matched across ranks; pass traces of the same steps from all ranks"
-    aligned = matching.offsets(found, len(facts))
+    aligned = matching.offsets(found, len(facts)) or matching.as_recorded(found, len(facts))
     if aligned is None:
         return None, "too few collectives to align the clocks of the ranks; profile more steps"
     offset, uncertain_ns = aligned

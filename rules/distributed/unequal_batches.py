@@ -2,8 +2,9 @@
 
 ## What it looks at
 The arithmetic of each step on each rank, computed from the shapes of its matrix multiplications and convolutions, and
-the time for which ranks wait for each other in collectives. Also the number of samples that each rank's loader holds,
-where capture recorded it. Needs the traces of all ranks.
+the time for which ranks wait for each other in collectives; of one or two steps only if the time before the backward
+pass is longer on the same rank in the steps that were not profiled, too. Also the number of samples that each rank's
+loader holds, where capture recorded it. Needs the traces of all ranks.
 
 ## Why it costs time
 All ranks take as long as the one with the most work; the others waste the time in between. Loaders of unequal length
@@ -12,7 +13,8 @@ end an epoch on one rank while the others still wait for it, or hang.
 ## How to fix it
 Samples of one size: give each rank the same number (`DistributedSampler`, `drop_last=True`). Samples of different
 length: give all ranks batches of about the same length in the same step, by sorting the samples into batches by length
-and distributing those, or by a fixed number of tokens per batch.
+and distributing those, or by a fixed number of tokens per batch. A sampler that sorts and gives each rank one stretch
+of the order deals in turn instead: `order[rank::world_size]`.
 
 ## When to leave it
 Models that give ranks different parts by design: experts, whose exchanges are reported by the rule
@@ -22,11 +24,25 @@ uneven-exchanges, and stages of a pipeline.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
-from advisor.api import BACKWARD, GLOO, Drawing, Ev, Example, Finding, Fix, Loader, Missing, Ranks, draw, duration
+from advisor.api import (
+    BACKWARD,
+    GLOO,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Loader,
+    Missing,
+    Ranks,
+    Source,
+    draw,
+    duration,
+)
 
 from ..shared._places import made_at
 from ..shared._words import count, percent
@@ -41,6 +57,14 @@ _SIDE_BY_SIDE = 0.5
 # Where at least half of the waiting is for the rank that got most from the others, it is not the loader that deals.
 _BY_EXCHANGES = 0.5
 _COMPUTING = ("compute", "forward", "backward")
+# Batches of fewer profiled steps than these may differ by chance. Then the steps that were not profiled have to tell
+# the same: what lies before the backward pass, and so before the waiting of DistributedDataParallel, takes longer on
+# the rank with the larger batches than on another one, in this share of all pairs of their steps.
+_FEW_STEPS = 3
+_OFTEN = 0.8
+_BEFORE_BACKWARD = "rest"
+# Folders of packages, whose samplers are none of the script's.
+_INSTALLED = ("site-packages", "dist-packages")
 
 
 def check(
@@ -75,6 +99,10 @@ def check(
         return
     slowest = int(np.bincount(work.argmax(axis=0)).argmax())
     steady = bool((work.argmax(axis=0) == slowest).all())
+    if len(most) < _FEW_STEPS and (longer := _longer(ranks, slowest)) is not None and longer < _OFTEN:
+        if len(most) == 1:
+            return
+        steady = False
     times = float((most / work.mean(axis=0)).mean())
     who = f"rank {ranks.ranks[slowest]}" if steady else "a rank that varies from step to step"
     yield Finding(
@@ -88,15 +116,48 @@ def check(
             high_us,
             "the same work distributed evenly: from the waiting in collectives, and from shapes and computing time",
         ),
-        where=next(filter(None, map(made_at, _loaders(ranks))), ()),
+        where=_dealt_at(ranks),
         facts={
             "unequal_share": float(unequal.mean()),
             "largest_is_last_share": alike,
             "flops_by_rank": {str(r): float(f) for r, f in zip(ranks.ranks, work.mean(axis=1), strict=True)},
             "waiting_us": by_waiting_us,
         },
-        fix=_SHARDS if steady else _LENGTHS,
+        fix=_fix(ranks, steady),
     )
+
+
+def _longer(ranks: Ranks, position: int) -> float | None:
+    """In which share of pairs of un-profiled steps the forward pass of this rank takes longer than another's, the least
+    of all others; None where their parts are not known."""
+    steps = [one.record.steps if one.record else None for one in ranks.facts]
+    times = [sorted(one.unprofiled_parts_us.get(_BEFORE_BACKWARD, [])) if one else [] for one in steps]
+    if not all(times):
+        return None
+    others = [one for other, one in enumerate(times) if other != position]
+    return min(float(np.searchsorted(one, times[position]).mean()) / len(one) for one in others)
+
+
+def _dealt_at(ranks: Ranks) -> tuple[Source, ...]:
+    """The script's sampler, which deals the samples, and where the loader was made."""
+    loader = next((one for one in _loaders(ranks) if made_at(one)), None)
+    if not _has_sampler(loader):
+        return made_at(loader)
+    sampler = (Source(loader.sampler_file, at[0], "__iter__", "function") for at in loader.sampler_lines[:1])
+    return (*made_at(loader), *sampler)
+
+
+def _has_sampler(loader: Loader | None) -> TypeGuard[Loader]:
+    """Whether a loader draws samples by a class of the script's."""
+    return (
+        loader is not None and bool(loader.sampler_file) and not any(one in loader.sampler_file for one in _INSTALLED)
+    )
+
+
+def _fix(ranks: Ranks, steady: bool) -> Fix:
+    if not steady:
+        return _LENGTHS
+    return _IN_TURN if all(map(_has_sampler, _loaders(ranks))) else _SHARDS
 
 
 def _lengths(ranks: Ranks) -> Iterator[Finding]:
@@ -132,6 +193,12 @@ _SHARDS = Fix(
     "sampler = DistributedSampler(dataset, shuffle=True, drop_last=True)\n"
     "loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)",
 )
+_IN_TURN = Fix(
+    "Deal samples that are sorted by length to the ranks in turn",
+    "semantics",
+    "share = len(ordered) // world_size\nindices = ordered[rank * share : (rank + 1) * share]",
+    "indices = ordered[rank::world_size]",
+)
 _LENGTHS = Fix(
     "Group samples by length, so that all ranks get similar lengths in a step",
     "semantics",
@@ -165,6 +232,34 @@ def _drawn(text: str, rows: int, world_size: int = 2) -> Drawing:
 _EPOCH = {"world_size": 2, "steps": {"source": "loader", "count": 20}}
 
 
+_ONE_SHORT = """
+    step   [1                             ]
+    cpu    [F ][B  ]
+    cpu 2  [A ]     [G                  ]
+    """
+_ONE_LONG = """
+    step   [1                             ]
+    cpu    [F      ][B           ]
+    cpu 2  [A ]                   [G    ]
+    """
+
+
+def _timed(forward_us: tuple[float, ...]) -> dict[str, Any]:
+    """A sampler of the script's own; so long take un-profiled steps before the backward pass."""
+    own = {"sampler": "ByLength", "sampler_file": "train.py", "sampler_lines": [[30, 41]]}
+    made = {"batch_size": 32, "file": "train.py", "line": 60, "function": "main"}
+    parts = {"fetch": [100.0] * 4, "backward": [9000.0] * 4, "optimizer": [100.0] * 4, "rest": [*forward_us]}
+    steps = {"source": "loader", "count": 20, "unprofiled_us": [32_000.0] * 4, "unprofiled_parts_us": parts}
+    return {"world_size": 2, "steps": steps, "loaders": [made | own]}
+
+
+_QUICK, _SLOW, _MIXED = (
+    (4000.0, 4500.0, 5000.0, 4200.0),
+    (8000.0, 9000.0, 8500.0, 7900.0),
+    (4100.0, 8000.0, 3900.0, 4400.0),
+)
+
+
 def _loader(samples: int) -> dict[str, Any]:
     return _EPOCH | {"loaders": [{"batch_size": 32, "dataset_size": samples, "iterable": False}]}
 
@@ -188,6 +283,25 @@ EXAMPLES = [
         "three times the tokens on the rank that waits",
         _drawn(_SHORT, 3000),
         others=(_drawn(_LONG, 1000),),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "one step in common, and the rank that waits has shorter forward passes all along",
+        _drawn(_ONE_SHORT, 1000),
+        facts=_timed(_QUICK),
+        others=(_drawn(_ONE_LONG, 3000),),
+        other_facts=(_timed(_SLOW),),
+        saves_us=(2500, 12000),
+        says=("on rank 1", "1.5 times the mean work"),
+        fixes=("in turn",),
+    ),
+    Example(
+        "one step in common, whose batches differ by chance",
+        _drawn(_ONE_SHORT, 1000),
+        facts=_timed(_QUICK),
+        others=(_drawn(_ONE_LONG, 3000),),
+        other_facts=(_timed(_MIXED),),
         saves_us=None,
         near_miss=True,
     ),

@@ -79,6 +79,32 @@ def test_waiting_does_not_depend_on_the_clocks(ahead_us: float) -> None:
     assert waiting.uncertain_us == pytest.approx(0.0)
 
 
+ONE_FAST = """
+    step   [1                             ]
+    cpu    [D][F ][B ]
+    cpu 2             [G                ]
+    """
+ONE_LATE = """
+    step   [1                             ]
+    cpu    [D        ][F ][B ]
+    cpu 2                     [G        ]
+    """
+
+
+@pytest.mark.parametrize(("ahead_us", "uncertain_us"), [(0.0, 0.0), (1500.0, 1500.0)])
+def test_few_collectives_tell_who_waits_where_the_clocks_agree(ahead_us: float, uncertain_us: float) -> None:
+    waiting = side_by_side(drawn(ONE_FAST), later(drawn(ONE_LATE), ahead_us)).known_waiting()
+    assert waiting.us == pytest.approx(np.array([[8000.0 + ahead_us], [0.0]]))
+    assert waiting.uncertain_us == pytest.approx(uncertain_us)
+
+
+@pytest.mark.parametrize("ahead_us", [30_000.0, -3_000_000.0])
+def test_few_collectives_of_clocks_apart_tell_nothing(ahead_us: float) -> None:
+    ranks = side_by_side(drawn(ONE_FAST), later(drawn(ONE_LATE), ahead_us))
+    with pytest.raises(Missing, match="too few collectives"):
+        ranks.known_waiting()
+
+
 def test_parts_add_up_to_the_step_on_every_rank() -> None:
     ranks = side_by_side(drawn(FAST), drawn(LATE))
     whole = np.sum(list(ranks.parts_us.values()), axis=0)
