@@ -16,7 +16,7 @@ from advisor.analyses.base.step_drift import SlowerLine, StepDrift
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.base.training import Training
-from advisor.analyses.base.watched_run import WatchedRun
+from advisor.analyses.base.watched_run import Evaluated, WatchedRun
 from advisor.analyses.communication.callers import Callers, CallerTime, CollectiveRate
 from advisor.analyses.communication.communication import Communication, is_communication
 from advisor.analyses.communication.exchanges import Exchanges
@@ -123,6 +123,7 @@ __all__ = [
     "Deprofiled",
     "Device",
     "Environment",
+    "Evaluated",
     "EvaluationCall",
     "EvaluationCalls",
     "Events",

@@ -35,6 +35,10 @@ _LOGGERS = (
     *("logging", "tqdm", "rich", "loguru", "tensorboard", "tensorboardX", "wandb", "mlflow", "neptune", "comet_ml"),
     *("clearml", "aim", "visdom", "sacred", "matplotlib", "seaborn", "plotly", "PIL", "imageio", "csv", "json"),
 )
+# Work of an evaluation that a mark shows.
+_WORKS = {"fetch": "input", "iterator": "input", "outputs": "outputs"}
+# Packages that run the loop, or the model where no module is on the stack.
+_LOOPS = ("torch", "transformers", "accelerate", "lightning", "pytorch_lightning", "ignite")
 _OF_DATASETS = ("__getitem__", "__getitems__")
 # Modules that prepare samples run forward passes, too, which are none of a model.
 _TRANSFORMS = "transforms"
@@ -59,6 +63,22 @@ _MOST_LINES = 5
 Group = tuple[str, str, int]
 
 
+class Evaluated(Struct, frozen=True):
+    """Time of evaluations at one line, in one kind of work.
+
+    work    forward: a module runs;  input: a batch is fetched;  outputs: a framework keeps what the model returned;
+            metric: the script's own code, or a package's that is neither torch nor the framework;  other
+    hits    samples of it
+    marked  a batch that nothing is trained on, or a framework's evaluation, was seen there
+    """
+
+    source: Source
+    work: str
+    us: float
+    hits: int
+    marked: bool
+
+
 class WatchedRun(Struct, frozen=True):
     """The parts of one rank's run.
 
@@ -70,6 +90,7 @@ class WatchedRun(Struct, frozen=True):
     forwards     lines of parts at which a model in training mode runs
     evaluated_us  time of evaluations outside of ordinary steps by the line that calls the model, as far as one runs and
                  no statement around it runs a backward pass
+    evaluated    what evaluations outside of ordinary steps spend their time on, the costliest first
     """
 
     missing: ClassVar[str] = "the whole run was not recorded; capture it with `advisor run`"
@@ -82,6 +103,7 @@ class WatchedRun(Struct, frozen=True):
     restarts: int
     forwards: frozenset[Source]
     evaluated_us: Mapping[Source, float]
+    evaluated: tuple[Evaluated, ...] = ()
 
     def per_step_us(self, part: str) -> float:
         """Time of a part of the loop per training step, µs."""
@@ -115,6 +137,7 @@ class WatchedRun(Struct, frozen=True):
             restarts=run.restarts,
             forwards=frozenset(_training_forwards(inside)),
             evaluated_us=_evaluated_us(inside, run),
+            evaluated=_evaluated(inside),
         )
 
 
@@ -295,6 +318,35 @@ def _evaluated_us(spans: Iterable[_Span], run: RunTimes) -> dict[Source, float]:
         if one and one.call[0] and span.part == "evaluation" and span.kind != "step" and _group(one) not in passed:
             found[Source(*one.call)] += span.us
     return found
+
+
+def _evaluated(spans: Iterable[_Span]) -> tuple[Evaluated, ...]:
+    """Evaluations between steps by the user's innermost line and the kind of work."""
+    found: dict[tuple[Source, str], list[_Span]] = defaultdict(list)
+    for span in spans:
+        one = span.samples
+        if one and one.file and span.part == "evaluation" and span.kind != "step":
+            at = one.inner if one.inner[0] else (one.file, one.line, one.function)
+            found[Source(*at), _work(one)].append(span)
+    every = [
+        Evaluated(
+            source,
+            work,
+            sum(span.us for span in mine),
+            sum(span.samples.hits for span in mine if span.samples),
+            any({"evaluate", "untrained"} & set(span.samples.marks) for span in mine if span.samples),
+        )
+        for (source, work), mine in found.items()
+    ]
+    return tuple(sorted(every, key=lambda one: -one.us))
+
+
+def _work(one: RunSamples) -> str:
+    """The kind of work of an evaluation that a sample shows."""
+    if _runs_model(one):
+        return "forward"
+    named = next((work for mark, work in _WORKS.items() if mark in one.marks), "")
+    return named or ("other" if one.package in _LOOPS else "metric")
 
 
 def _parts(spans: Sequence[_Span], run: RunTimes, whole_us: float) -> dict[str, RunPart]:

@@ -21,8 +21,9 @@ class RunSamples(msgspec.Struct, frozen=True):
     loop                  file, line and function of the outermost loop in the functions called from it
     call                  file, line and function of the user's line that calls the outermost running module
     package               package whose code the line runs: `matplotlib`, `json` …; empty for user code and for C
-    marks                 forward | save | fetch | iterator | workers | evaluate | compile | import: known functions on
-                          the stack (iterator: a DataLoader creates one; workers: its workers start or stop);
+    marks                 forward | save | fetch | iterator | workers | evaluate | compile | import | outputs: known
+                          functions on the stack (iterator: a DataLoader creates one; workers: its workers start or
+                          stop; outputs: a framework keeps those of an evaluation for its metrics);
                           eval_mode: a module in evaluation mode; also_trained: that was in training mode before;
                           untrained: a batch that no backward pass followed; epoch_end: after the loader of the training
                           was exhausted; first_batch: the first batch of new workers

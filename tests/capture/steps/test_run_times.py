@@ -247,3 +247,18 @@ def test_stretches_are_told_apart_by_their_length() -> None:
     record = times.record()
     assert record is not None
     assert times.record()["count"] == record["count"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "mark"),
+    [
+        ("site-packages/transformers/trainer_pt_utils.py", "nested_concat", "outputs"),
+        ("site-packages/accelerate/accelerator.py", "gather_for_metrics", "outputs"),
+        ("site-packages/accelerate/accelerator.py", "backward", ""),
+        ("site-packages/transformers/trainer.py", "evaluation_loop", "evaluate"),
+    ],
+)
+def test_what_frameworks_keep_of_an_evaluation_is_marked(file: str, name: str, mark: str) -> None:
+    from advisor.capture.inside.steps.code_marks import _mark
+
+    assert _mark(f"/usr/lib/{file}", name) == mark

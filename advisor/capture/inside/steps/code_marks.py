@@ -12,7 +12,7 @@ from types import CodeType
 from ..guards.user_code import file_of, foreign_folders
 
 # Work that a function of torch, Python or a framework stands for, wherever on the stack it is.
-FORWARD, BACKWARD, OPTIMIZER, SAVE, FETCH, ITERATOR, WORKERS, EVALUATE, COMPILE, IMPORT = (
+FORWARD, BACKWARD, OPTIMIZER, SAVE, FETCH, ITERATOR, WORKERS, EVALUATE, COMPILE, IMPORT, OUTPUTS = (
     "forward",
     "backward",
     "optimizer",
@@ -23,8 +23,10 @@ FORWARD, BACKWARD, OPTIMIZER, SAVE, FETCH, ITERATOR, WORKERS, EVALUATE, COMPILE,
     "evaluate",
     "compile",
     "import",
+    "outputs",
 )
 
+_NESTED = ("nested_concat", "nested_detach", "nested_numpify", "nested_truncate")
 # (end of the file's path, names of its functions; none: all of them)
 _KNOWN = (
     (FORWARD, "torch/nn/modules/module.py", ("_call_impl", "_wrapped_call_impl", "__call__")),
@@ -37,6 +39,9 @@ _KNOWN = (
     (WORKERS, "torch/utils/data/dataloader.py", ("_shutdown_workers", "__del__")),
     (COMPILE, "torch/_dynamo/convert_frame.py", ()),
     (IMPORT, "<frozen importlib._bootstrap>", ()),
+    # What an evaluation keeps of all outputs: Transformers' Trainer and Accelerate gather, pad and concatenate them.
+    (OUTPUTS, "transformers/trainer_pt_utils.py", ("add", "get_arrays", "to_cpu_and_numpy", *_NESTED)),
+    (OUTPUTS, "accelerate/accelerator.py", ("gather_for_metrics", "pad_across_processes")),
 )
 # Functions of installed packages: the writers of checkpoints, and what frameworks call an evaluation.
 _SAVERS = ("save_checkpoint", "_save_checkpoint", "save_pretrained", "save_state", "save_model", "save_file")

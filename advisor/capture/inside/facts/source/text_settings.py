@@ -26,6 +26,7 @@ WORDS = (
     "autocast",
     "detect_anomaly",
     "attn_implementation",
+    "compute_metrics",
     "precision",
     "bf16",
     "fp16",
@@ -40,6 +41,7 @@ _SETTINGS = (
     "autocast",
     "detect_anomaly",
     "attn_implementation",
+    "compute_metrics",
     "requires_grad",
     "cudnn_benchmark",
     "cudnn_deterministic",
@@ -77,7 +79,7 @@ def _of_name(name: str, value: ast.expr) -> str:
         return "checkpointing=True"
     if given_it is True and name == "detect_anomaly":
         return name
-    if name == "attn_implementation" and given_it == "eager":
+    if name == "compute_metrics" or (name == "attn_implementation" and given_it == "eager"):
         return name
     narrow = name in ("precision", "mixed_precision") and "16" in str(given_it)
     return "autocast" if narrow or (given_it is True and name in ("bf16", "fp16")) else ""
