@@ -9,9 +9,10 @@ that begin with what an earlier one gave, as a power iteration does, passes thro
 whose time is arithmetic, which stays.
 
 ## Why it costs time
-No saving is promised: a model of it, the calls of one pass and the arithmetic of all, promised 46 to 68 % for a Laplacian of
-six coordinates that saved 14 % (CPU time, a busy machine). Each pass calls every node of the graph, and every op in it, for one row. A batched pass calls them once for all rows;
-a call of its takes longer, as each op finds its batched form, and on small tensors calls are most of the time.
+Each pass calls every node of the graph, and every op in it, for one row. A batched pass calls them once for all rows;
+a call of its takes longer, as each op finds its batched form, and on small tensors calls are most of the time. No
+saving is promised: a model of it (the calls of one pass, the arithmetic of all) gave 46 to 68 % for a Laplacian of six
+coordinates that saved 14 % (CPU time, a busy machine).
 
 ## How to fix it
 `torch.autograd.grad(y, x, rows, is_grads_batched=True)`, where `rows` holds a gradient of y for each pass. Or
