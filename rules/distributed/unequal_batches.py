@@ -14,7 +14,7 @@ end an epoch on one rank while the others still wait for it, or hang.
 Samples of one size: give each rank the same number (`DistributedSampler`, `drop_last=True`). Samples of different
 length: give all ranks batches of about the same length in the same step, by sorting the samples into batches by length
 and distributing those, or by a fixed number of tokens per batch. A sampler that sorts and gives each rank one stretch
-of the order deals in turn instead: `order[rank::world_size]`.
+of the order deals alternately instead: `order[rank::world_size]`.
 
 ## When to leave it
 Models that give ranks different parts by design: experts, whose exchanges are reported by the rule
@@ -194,7 +194,7 @@ _SHARDS = Fix(
     "loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)",
 )
 _IN_TURN = Fix(
-    "Deal samples that are sorted by length to the ranks in turn",
+    "Deal samples that are sorted by length to the ranks alternately",
     "semantics",
     "share = len(ordered) // world_size\nindices = ordered[rank * share : (rank + 1) * share]",
     "indices = ordered[rank::world_size]",
@@ -294,7 +294,7 @@ EXAMPLES = [
         other_facts=(_timed(_SLOW),),
         saves_us=(2500, 12000),
         says=("on rank 1", "1.5 times the mean work"),
-        fixes=("in turn",),
+        fixes=("alternately",),
     ),
     Example(
         "one step in common, whose batches differ by chance",

@@ -29,10 +29,10 @@ from advisor.api import Evaluated, Example, Finding, Fix, RankRecord, Source, Wa
 
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import first_of, place, set_at
+from ..shared._run_examples import TRAINS, run_of, sample
+from ..shared._run_parts import MOST_PLACES, finding_of, is_known, lines_of, narrowed, watched
 from ..shared._words import percent
 from ._evaluation_loaders import MIN_SHARE
-from ._run_examples import TRAINS, run_of, sample
-from ._run_parts import MOST_PLACES, finding_of, is_known, lines_of, narrowed, watched
 
 # Samples that all lie in what takes less than half of the time: by chance once in 32 times.
 _SEEN = 5
