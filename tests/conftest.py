@@ -23,6 +23,9 @@ settings.load_profile("same-every-time")
 
 pytest_plugins = ["bounded_run", "written_files"]
 
+# What a run records must not depend on how busy the machine of the tests is; that bounds do, test_budget.py shows.
+os.environ.setdefault("TORCH_ADVISOR_SLOWNESS", "1")
+
 GOLDEN = Path(__file__).parent / "golden"
 # Holds the sitecustomize of processes that tests start.
 CHILDREN = Path(__file__).parent / "support" / "children"

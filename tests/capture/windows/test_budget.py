@@ -10,7 +10,7 @@ import pytest
 from capture_runs import Captured, capture
 
 from advisor.capture.inside.guards import hooks
-from advisor.capture.inside.windows.budget import FIXED_S, SHARE, Budget, Growth, allocated_bytes
+from advisor.capture.inside.windows.budget import FIXED_S, SHARE, SLOWNESS, Budget, Growth, allocated_bytes
 from advisor.capture.inside.windows.costs import Costs
 
 torch = pytest.importorskip("torch")
@@ -53,7 +53,7 @@ def test_rows_cost_what_the_first_window_took() -> None:
     assert budget.rows_s(100_000) == pytest.approx(1.2 + 0.25)
 
 
-def test_a_slow_machine_takes_longer_for_what_is_not_measured() -> None:
+def test_a_slow_machine_takes_longer_for_what_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """The report and its rows take twice the time there; rows of windows what the first one took. At least nothing."""
     quick, slow = Budget(1, Clock()), Budget(1, Clock())
     quick.gauge(0.0001)
@@ -67,8 +67,12 @@ def test_a_slow_machine_takes_longer_for_what_is_not_measured() -> None:
     slow.owed_s = 0.0
     slow.gauge(1.0)
     assert slow.left_s() == 0.0
+    monkeypatch.delenv(SLOWNESS, raising=False)
     slow.gauge()
     assert 1.0 <= slow.slowness < 100
+    monkeypatch.setenv(SLOWNESS, "3.5")
+    slow.gauge()
+    assert slow.slowness == 3.5
 
 
 def test_ranks_share_what_there_is() -> None:
