@@ -90,7 +90,7 @@ class Talks:
         return cls(
             start_ns=events.start_ns[rows],
             end_ns=events.end_ns[rows],
-            step=asked.step,
+            step=asked.step.astype(np.int64),
             kind=tuple(one.name for one in facts),
             group=tuple(one.group for one in facts),
             members=_ints([one.group_size for one in facts]),

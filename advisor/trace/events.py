@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int32]
-Numbers = npt.NDArray[Any]  # whole numbers, in as few of 16, 32 and 64 bits as hold twice the largest
+Numbers = npt.NDArray[Any]  # whole numbers, in 32 bits where those hold twice the largest, else in 64
 Mask = npt.NDArray[np.bool_]
 
 

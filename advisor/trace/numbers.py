@@ -98,8 +98,8 @@ def integer(value: Any) -> int:
         return -1
 
 
-# Types of whole numbers, and the largest that are kept in them: a sum or difference of two needs no more bits.
-WIDTHS: tuple[tuple[type[np.signedinteger[Any]], int], ...] = ((np.int16, 1 << 14), (np.int32, 1 << 30))
+# Below it, a number, and a sum or difference of two, fits into 32 bits.
+NARROW_END = 1 << 30
 
 
 def row_type(count: int) -> type[np.signedinteger[Any]]:
@@ -107,20 +107,17 @@ def row_type(count: int) -> type[np.signedinteger[Any]]:
     return np.int32 if count < 1 << 31 else np.int64
 
 
-def narrowed(values: npt.NDArray[Any], at_least: type[np.signedinteger[Any]] = np.int32) -> npt.NDArray[Any]:
-    """Values in as few bits as hold them, by WIDTHS.
+def narrowed(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Values in 32 bits, where a sum or difference of two would fit, too; else in 64.
 
-    at_least: 16 bits are for indices, of which nobody asks more than which one they are: numpy takes roots and
-    logarithms of such numbers in single precision.
+    Not in 16: a key of two indices, `name * names + shape`, would not fit.
     """
-    return values.astype(width_for(values, at_least), copy=False)
+    return values.astype(np.int32 if is_narrow(values) else np.int64, copy=False)
 
 
-def width_for(values: npt.NDArray[Any], at_least: type[np.generic]) -> type[np.signedinteger[Any]]:
-    """The type of `narrowed` values."""
-    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    fits = (kind for kind, end in WIDTHS if -end <= low and high < end)
-    return next((kind for kind in fits if np.dtype(kind) >= np.dtype(at_least)), np.int64)
+def is_narrow(values: npt.NDArray[Any]) -> bool:
+    """Whether `narrowed` values take 32 bits."""
+    return not len(values) or (int(values.min()) >= -NARROW_END and int(values.max()) < NARROW_END)
 
 
 # Rows that are looked up at a time.

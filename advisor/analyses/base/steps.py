@@ -138,7 +138,7 @@ class Steps:
         index = np.searchsorted(self.spans[:, 0], time_ns, side="right") - 1
         window = np.searchsorted(self.recorded[:, 0], time_ns, side="right") - 1
         inside = (window >= 0) & (time_ns < self.recorded[np.maximum(window, 0), 1])
-        return narrowed(np.where(inside, index, -1), np.int16)
+        return narrowed(np.where(inside, index, -1))
 
     @classmethod
     def compute(cls, trace: Trace, record: RankRecord | None, launched: Launched | None) -> Steps:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from advisor.trace.dialects import is_annotation, usual_name
 from advisor.trace.events import Category, Events, MemoryEvents, Thread
-from advisor.trace.numbers import integer, width_for
+from advisor.trace.numbers import integer, narrowed
 from advisor.trace.read.extract import Columns
 from advisor.trace.read.store import Store
 from advisor.trace.tables import Tables
@@ -90,8 +90,7 @@ def _apply_dialects(columns: Columns, names: tuple[str, ...], threads: tuple[Thr
     if silent.any():
         streams = np.array([integer(thread.tid.removeprefix("stream ").split(" ")[0]) for thread in threads], np.int64)
         # The column may be one of those that hold nothing, which cannot be written to, and takes fewer bits.
-        kind = np.promote_types(columns["stream"].dtype, width_for(streams, np.int16))
-        columns["stream"] = columns["stream"].astype(kind)
+        columns["stream"] = columns["stream"].astype(np.promote_types(columns["stream"].dtype, narrowed(streams).dtype))
         columns["stream"][silent] = streams[columns["thread"][silent]]
 
 

@@ -42,13 +42,8 @@ COLUMNS: dict[str, type[np.generic]] = {
     "blocks": np.int64,
     "waited": np.int32,
 }
-# What nearly all files need: 16 bits for indices, also those of others, and 32 for ids and sizes.
-NARROW: dict[str, type[np.signedinteger[Any]]] = {
-    **dict.fromkeys(("name", "thread", "device", "stream", "dims", "dtypes", "strides", "values"), np.int16),
-    **dict.fromkeys(("forward_thread", "stack", "collective", "waited"), np.int16),
-    **dict.fromkeys(("correlation", "external_id", "bytes", "sequence", "blocks"), np.int32),
-    **dict.fromkeys(("python_id", "python_parent"), np.int32),
-}
+# Indices of tables, ids and sizes: 32 bits hold them in nearly all files.
+NARROW = tuple(name for name in COLUMNS if name not in ("start_ns", "dur_ns", "category"))
 MEMORY_COLUMNS: dict[str, type[np.generic]] = {
     "time_ns": np.int64,
     "bytes": np.int64,

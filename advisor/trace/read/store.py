@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from advisor.trace.numbers import WIDTHS, width_for
+from advisor.trace.numbers import is_narrow
 from advisor.trace.read.extract import Columns
 
 # The first piece of a column: the rows of about ten slices, enough to tell how many the file will hold.
@@ -18,7 +17,6 @@ FIRST_ROWS = 1 << 15
 ROOM = 1.25
 # However small a share of the file was read: a damaged one must not ask for all memory.
 MOST_TIMES = 32
-_ANY = 1 << 63
 
 
 class Store:
@@ -29,17 +27,16 @@ class Store:
         kinds: Mapping[str, type[np.generic]],
         key: str,
         share: Callable[[], float] = float,
-        narrow: Mapping[str, type[np.signedinteger[Any]]] = MappingProxyType({}),
+        narrow: Collection[str] = (),
     ) -> None:
         """kinds: every column with its type. key: a column that each slice has.
 
         share: asked how much of the file was read so far, 0 to 1; 0 is not known.
-        narrow: types that columns have until a value needs more bits (`numbers.WIDTHS`).
+        narrow: columns of 32 bits until a value needs more (`numbers.narrowed`).
         """
         self.rows = 0
-        self._kinds, self._key, self._share = {**kinds, **narrow}, key, share
-        # How large their values may be until then.
-        self._most = {name: most for name, kind in narrow.items() for width, most in WIDTHS if width is kind}
+        self._kinds, self._key, self._share = {**kinds, **dict.fromkeys(narrow, np.int32)}, key, share
+        self._narrow = set(narrow)
         self._room: Columns = {}
         self._filled: dict[str, int] = {}
 
@@ -47,17 +44,16 @@ class Store:
         """Appends the columns of one slice."""
         count = len(part[self._key])
         for name, values in part.items():
-            most = self._most.get(name)
-            if most is not None and count and not (values.max() < most and values.min() >= -most):
-                self._widen(name, values)
+            if name in self._narrow and not is_narrow(values):
+                self._widen(name)
             self._grow(name, count)[self.rows : self.rows + count] = values
             self._filled[name] = self.rows + count
         self.rows += count
 
-    def _widen(self, name: str, values: npt.NDArray[Any]) -> None:
-        """From now on a column takes as many bits for each value as these need."""
-        self._kinds[name] = kind = width_for(values, self._kinds[name])
-        self._most[name] = next((most for width, most in WIDTHS if width is kind), _ANY)
+    def _widen(self, name: str) -> None:
+        """From now on a column takes 64 bits."""
+        self._narrow.remove(name)
+        self._kinds[name] = np.int64
         if name in self._room:
             self._move(name, len(self._room[name]))
 

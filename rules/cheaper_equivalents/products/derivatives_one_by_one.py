@@ -37,7 +37,6 @@ from advisor.api import (
     BackwardPasses,
     CallSites,
     Drawing,
-    Ev,
     Example,
     Finding,
     Fix,
@@ -152,7 +151,7 @@ def _drawn(kind: str = "picked", passes: int = 4, *, most: bool = False) -> Draw
     """
     rows, width = (4096, 1024) if most else (512, 192)
     of_products: dict[str, Any] = {"dtypes": ["float", "float"]}
-    ops: dict[str, Ev] = {
+    ops: dict[str, Any] = {
         "F": op("linear", [rows, width], [width, width], number=1),
         "M": replace(op("mm", [rows, width], [width, width]), **of_products),
     }
