@@ -60,7 +60,8 @@ class Store:
     def _move(self, name: str, rows: int) -> None:
         """A column to other memory, with room for so many rows; only what is filled is written to."""
         room, filled = self._room.get(name), self._filled.get(name, 0)
-        self._room[name] = larger = np.empty(rows, self._kinds[name])
+        larger: npt.NDArray[Any] = np.empty(rows, self._kinds[name])
+        self._room[name] = larger
         if room is not None:
             larger[:filled] = room[:filled]
 
