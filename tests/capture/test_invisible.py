@@ -156,6 +156,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 data = iter(torch.utils.data.DataLoader(torch.randn(480, 16), batch_size=4))
 late = 0
 for step in range(120):
+    torch.set_grad_enabled(True)  # an optimizer turns it off, and torch itself may be interrupted before it is on again
     try:
         signal.signal(signal.SIGALRM, watch.late)
         if sys.argv[1] == "loader" and step >= 10:
