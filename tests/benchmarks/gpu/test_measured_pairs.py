@@ -63,13 +63,13 @@ def test_no_script_knows_of_profilers_or_of_us() -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.complete  # 34 scripts, each started, trained for two steps and ended
-def test_every_script_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.complete  # nine scripts, each started, trained for two steps and ended
+def test_every_fourth_script_trains(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the sizes that they have without a GPU. Compiled for a CPU, they would take a minute each."""
     pytest.importorskip("torch")
     pytest.importorskip("torchvision")
     monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
-    scripts = sorted(SCRIPTS.glob("*/*.py"))
+    scripts = sorted(SCRIPTS.glob("*/*.py"))[::4]
     assert steps_made(scripts, 2) == dict.fromkeys(map(str, scripts), 2)
 
 
