@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from advisor.api import BACKWARD, Finding, Fix, Lines, Price, backward_of, edits
 
-from ..shared._words import count, each_step
+from ..shared._places import often
+from ..shared._words import each_step
 
 Ints = npt.NDArray[np.int64]
 
@@ -61,7 +62,7 @@ def cells_in_turn(price: Price, lines: Lines, seen: Ints, min_share: float) -> I
     calls = len(rows) / ops.steps.count
     yield Finding(
         message=(
-            f"A loop runs `{name.removeprefix('aten::')}` {count(calls)} times a step, each on its part of a tensor: "
+            f"A loop runs `{name.removeprefix('aten::')}` {often(calls)}, each on its part of a tensor: "
             f"{each_step(price, spent_us)}{', with the backward pass' if len(behind) else ''}."
         ),
         saving=saving,

@@ -116,16 +116,12 @@ def _finding(
         {"passes": passes, "shared_nodes": shared, "spent_us": known.spent_us, "work_us": work_us[1]},
         _FIX,
     )
-    yield _at(finding, where)
+    yield replace(finding, where=tuple(dict.fromkeys((*where, *finding.where))))
 
 
 def _rows(one: RowsOfPasses) -> tuple[Ints, Ints]:
     """(engine calls whose arithmetic stays, all of the passes)."""
     return np.setdiff1d(one.nodes, one.picks), np.concatenate((one.nodes, one.lead))
-
-
-def _at(finding: Finding, where: tuple[Source, ...]) -> Finding:
-    return replace(finding, where=tuple(dict.fromkeys((*where, *finding.where))))
 
 
 def _where(lines: Lines | None, sites: CallSites, costs: LineCosts | None, one: RowsOfPasses) -> tuple[Source, ...]:
