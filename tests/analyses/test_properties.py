@@ -13,6 +13,7 @@ from advisor.api import (
     Breakdown,
     Communication,
     Copies,
+    Device,
     GpuBusy,
     GpuIdle,
     InputWaits,
@@ -128,7 +129,7 @@ def test_busy_time_and_breakdown_are_those_of_counted_microseconds(device: Any, 
     assert abs(sum(item.share for item in breakdown.items) - 1) < 1e-9
     assert all(0 <= item.share <= 1 for item in breakdown.items)
     assert sum(total(spans) for spans in breakdown.intervals.values()) == found.window_ns
-    if not device:
+    if not device or not computed.get(Device).measured:  # a trace of launches without kernels has lost them
         return
     work = ticks(made, "kernel", "gpu_memcpy", "gpu_memset") & window
     assert computed.get(GpuBusy).busy_ns == 1000 * len(work)

@@ -97,6 +97,14 @@ class Trainer:
     history: Any = field(default_factory=Loud)
 
 
+@pytest.fixture(autouse=True)
+def _only_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses that other tests of this process left alive, in a cycle or in the frames of a failure, are not asked for."""
+    others = {id(one): one for one in model_facts.scalars()}
+    scalars = model_facts.scalars
+    monkeypatch.setattr(model_facts, "scalars", lambda: [one for one in scalars() if id(one) not in others])
+
+
 def looked(marks: Any) -> dict[str, Any] | None:
     """What capture says; a frame of this file is the script's."""
     Meter.asked.clear()
