@@ -14,6 +14,9 @@ from tiers import complete
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
+from advisor.capture.inside.steps.phases import AFTER, WARM  # noqa: E402
+from advisor.capture.inside.steps.vitals import Vitals  # noqa: E402
+
 SCRIPT = """import sys, threading
 import torch
 torch.set_num_threads(1)
@@ -109,8 +112,24 @@ def test_threads_of_numpy_have_their_cpu_time(tmp_path: Path, chosen: str, least
     """Products of NumPy in the loop keep its pool busy; without one its threads sleep, whatever torch's do."""
     script = tmp_path / "train.py"
     script.write_text(PRODUCTS)
-    vitals = capture(tmp_path / "out", script, chosen, env={"OPENBLAS_NUM_THREADS": "2"}).rank["vitals"]
+    env = {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
+    vitals = capture(tmp_path / "out", script, chosen, env=env).rank["vitals"]
     assert least * vitals["timed_us"] <= vitals["numpy_cpu_us"] <= most * vitals["timed_us"]
+    assert 0 <= vitals["pool_queued_us"] <= vitals["timed_us"]
+
+
+def test_where_few_steps_were_timed_those_after_the_window_are() -> None:
+    """A short epoch leaves one; the first steps after the window pay for its export, and the next ones are taken."""
+    few, many = Vitals(), Vitals()
+    for vitals, timed in ((few, 1), (many, 30)):
+        vitals.boundary(WARM, 1, 2)
+        vitals.timing_ends(2 + timed)
+        for count in range(50, 90):
+            vitals.boundary(AFTER, 0, count)
+    assert few.timed is not None
+    assert few.timed["timed_steps"] == 12  # from the 4th to the 16th; the reading after the 8th has too few
+    assert many.timed is not None
+    assert many.timed["timed_steps"] == 30
 
 
 def test_threads_are_timed_over_the_unprofiled_steps(busy: Captured) -> None:

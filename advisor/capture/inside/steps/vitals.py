@@ -21,6 +21,7 @@ from ..facts import blas_threads
 from ..guards.interrupts import let_through
 from ..guards.user_code import file_of, foreign_folders
 from .phases import AFTER, WARM
+from .plan import FEW
 
 # Readings of memory after the window: at steps 4, 8, 16 … of it, so that an endless script makes few.
 _FIRST_AFTER, _MOST_READINGS = 4, 16
@@ -35,6 +36,7 @@ class Vitals:
         self.readings: list[dict[str, Any]] = []
         self.began: dict[str, Any] | None = None
         self.timed: dict[str, Any] | None = None
+        self.later: dict[str, Any] | None = None
         self.first_step_us: float | None = None
         self.next_after = 0
         self.after_began = 0
@@ -55,7 +57,21 @@ class Vitals:
             self.after_began, self.next_after = count, count + _FIRST_AFTER
             return
         self._take("after", count)
+        self._time_again(count)
         self.next_after = count + (count - self.after_began)
+
+    def _time_again(self, count: int) -> None:
+        """Few steps were timed before the window, of a short epoch or slow ones: what its followers do tells more.
+
+        Not the very first of them, which pay for its export.
+        """
+        if self.timed is None or self.timed["timed_steps"] >= FEW:
+            return
+        now = _threads(count, self.of_numpy)
+        if count - self.after_began > _FIRST_AFTER:
+            self.timed = _difference(self.later or now, now)
+        else:
+            self.later = now
 
     def timing_ends(self, count: int) -> None:
         """The timing phase is over; asked again where another profiler delays the window."""
@@ -121,7 +137,19 @@ def _threads(count: int, of_numpy: Sequence[int]) -> dict[str, Any]:
         "children": dict(_children()),
         "numpy": [_cpu_ns(native) for native in of_numpy],
         "others": {native: (cpu, others[native]) for native in others if (cpu := _cpu_ns(native)) is not None},
+        "pool": dict(_pool({threading.get_native_id(), *others, *of_numpy})) if of_numpy else {},
     }
+
+
+def _pool(others: set[int]) -> Iterator[tuple[int, int]]:
+    """(kernel id, time without a core, ns) of each thread but these: what is left are threads of torch's pool."""
+    try:
+        running = {int(name) for name in os.listdir("/proc/self/task")}
+    except (OSError, ValueError):
+        return
+    for native in running - others:
+        if (queued := queued_ns(f"self/task/{native}")) is not None:
+            yield native, queued
 
 
 def _children() -> Iterator[tuple[int, int]]:
@@ -145,10 +173,10 @@ def _cpu_ns(native_id: int) -> int | None:
         return None  # it has ended
 
 
-def queued_ns() -> int | None:
-    """Time in which this thread was ready to run and had no core, ns."""
+def queued_ns(thread: str = "thread-self") -> int | None:
+    """Time in which a thread was ready to run and had no core, ns; this one, or another by its folder in /proc."""
     try:
-        with open("/proc/thread-self/schedstat", "rb") as file:
+        with open(f"/proc/{thread}/schedstat", "rb") as file:
             return int(file.read().split()[1])
     except (OSError, ValueError, IndexError):
         return None
@@ -158,6 +186,7 @@ def _difference(began: dict[str, Any], ended: dict[str, Any]) -> dict[str, Any]:
     """What the threads did between two readings, µs."""
     queued = ended["queued"] - began["queued"] if None not in (began["queued"], ended["queued"]) else None
     numpy = [both for both in zip(began["numpy"], ended["numpy"], strict=True) if None not in both]
+    waited = [since - began["pool"][native] for native, since in ended["pool"].items() if native in began["pool"]]
     frames = sys._current_frames()
     # This frame would keep itself, and with it the variables of all that called it: a step's losses and their graphs.
     frames.pop(threading.get_ident(), None)
@@ -174,6 +203,7 @@ def _difference(began: dict[str, Any], ended: dict[str, Any]) -> dict[str, Any]:
         "loop_cpu_us": (ended["loop"] - began["loop"]) / 1e3,
         "loop_queued_us": queued / 1e3 if queued is not None else None,
         "process_cpu_us": (ended["process"] - began["process"]) / 1e3,
+        "pool_queued_us": max(waited, default=0) / 1e3 if began["pool"] else None,
         "numpy_cpu_us": sum(after - before for before, after in numpy) / 1e3 if numpy else None,
         "threads": threads,
     }
