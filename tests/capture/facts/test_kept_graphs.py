@@ -99,7 +99,7 @@ class Trainer:
 
 @pytest.fixture(autouse=True)
 def _only_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Losses that other tests of this process left alive, in a cycle or in the frames of a failure, are not asked for."""
+    """Losses that other tests of this process left alive, in a cycle or a failed frame, are not asked for."""
     others = {id(one): one for one in model_facts.scalars()}
     scalars = model_facts.scalars
     monkeypatch.setattr(model_facts, "scalars", lambda: [one for one in scalars() if id(one) not in others])
