@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from advisor.api import BreakdownItem, Finding, Lane, OpRow, Report, RunAccount, Segment, Timeline, Times, dataclass
 
-from .. import _labels, _words
+from .. import _labels, _run_account, _words
 
 # A share is written into its piece of the bar from this width on: "44 %" needs 40 of 400 pixels.
 _LABEL_SHARE = 0.10
@@ -149,10 +149,11 @@ def bar(items: Sequence[BreakdownItem]) -> tuple[Piece, ...]:
 
 def run_bar(account: RunAccount | None) -> tuple[Piece, ...]:
     """The parts of the watched run one after the other."""
+    rows = _run_account.rows(account) if account else ()
     pieces, x = [], 0.0
-    for part in account.parts if account else ():
+    for part, row in zip(account.parts if account else (), rows, strict=True):
         label, kind = _labels.run_part(part.id), _RUN_KINDS.get(part.id, "other")
-        shown = (percent(x), percent(part.share), _words.share(part.share), _words.time(part.us))
+        shown = (percent(x), percent(part.share), row.share or row.time, row.time)
         pieces.append(Piece(kind, label.name, label.meaning, *shown, part.share >= _LABEL_SHARE))
         x += part.share
     return tuple(pieces)
