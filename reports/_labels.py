@@ -88,6 +88,7 @@ METRICS: dict[str, Label] = {
 
 RISKS: dict[str, Label] = {
     "exact": Label("Same results", "the change does not affect the results"),
+    "draws": Label("Other random draws", "samples are drawn as with another seed; nothing else changes"),
     "numerics": Label("Changes rounding", "results differ by rounding; check that training still converges"),
     "semantics": Label("Changes training", "the training itself changes; check the learning rate and the results"),
 }

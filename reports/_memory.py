@@ -19,7 +19,12 @@ KINDS = {
 }
 # In the order of `MemoryPoint.bytes`: the drawing classes of the page.
 FILLS = ("backward", "optimizer", "copy", "forward", "launch", "input", "other")
-RISKS = {"exact": "", "numerics": "changes rounding", "semantics": "changes the training"}
+RISKS = {
+    "exact": "",
+    "draws": "other random draws",
+    "numerics": "changes rounding",
+    "semantics": "changes the training",
+}
 WIDE, HIGH = 1000, 160
 
 

@@ -35,7 +35,8 @@ class Saving:
 class FindingView:
     """A finding. saving: None is not measured; diff: the edit as `git apply` reads it, or why there is none.
 
-    risk: exact (same numbers), numerics (differ by rounding), semantics (the training changes)
+    risk: exact (same numbers), draws (samples of another seed), numerics (differ by rounding), semantics (the training
+        changes)
     """
 
     rule: str

@@ -10,7 +10,7 @@ from advisor.model.source import Source
 
 Severity = Literal["high", "medium", "low"]
 Status = Literal["found", "clear", "skipped", "error"]
-Risk = Literal["exact", "numerics", "semantics"]
+Risk = Literal["exact", "draws", "numerics", "semantics"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,8 @@ class Treatment:
 class Fix:
     """What to change: lines to copy, and what the change risks.
 
-    risk       exact: same numbers; numerics: results differ by rounding; semantics: the training itself changes
+    risk       exact: same numbers; draws: samples draw other random numbers, as with another seed; numerics: results
+               differ by rounding; semantics: the training itself changes
     treatment  the same change without an edit, if there is one
     edit       the change as `advisor.fixing.edits` writes it into the script, where the treatment does not say that:
                there is none, or a framework has an argument of its own for it

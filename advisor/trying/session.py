@@ -227,7 +227,7 @@ def _trial_of(candidate: Candidate) -> Trial:
     )
 
 
-_RISKS = ("exact", "numerics", "semantics")
+_RISKS = ("exact", "draws", "numerics", "semantics")
 
 
 def _together(proven: Sequence[Trial], treatments: tuple[Treatment, ...]) -> Trial:

@@ -6,7 +6,7 @@ from advisor.api import Finding, Fix, RankRecord, Saving, Treatment, constant, d
 
 from ..shared._batches import Batch, respawned
 from ..shared._words import count, loader_call, percent, plural
-from ._loader import Seen, keep_workers
+from ._loader import Seen, keep_workers, risk_of
 from ._workers import without_core_us
 from ._workers_advice import beside_the_step
 
@@ -111,7 +111,7 @@ def _needless(seen: Seen, made: Batch, waited: tuple[float, float]) -> Finding |
         seen.price.of_us(low_us, high_us + taken_us, how),
         Fix(
             "Set `num_workers=0`: load these batches in the training process",
-            "exact",
+            risk_of(seen.facts),
             loader_call(seen.facts),
             loader_call(seen.facts, num_workers=0),
             Treatment("loader", {"num_workers": 0}),

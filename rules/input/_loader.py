@@ -14,6 +14,7 @@ from advisor.api import (
     LoaderFacts,
     Price,
     RankRecord,
+    Risk,
     Saving,
     Source,
     Treatment,
@@ -143,13 +144,18 @@ def _in_use(waits: InputWaits, facts: Loader | None) -> int | None:
     return 0 if waits.single_process else None
 
 
+def risk_of(facts: Loader | None) -> Risk:
+    """What other workers change: each has random numbers of its own, so augmented samples are those of another seed."""
+    return "draws" if facts and facts.random_samples else "exact"
+
+
 def keep_workers(facts: Loader | None, workers: int | None) -> Fix | None:
     """Persistent workers, where there are workers that do not persist."""
     if workers == 0 or (facts and facts.persistent_workers):
         return None
     return Fix(
         "Set `persistent_workers=True` to keep the workers between epochs",
-        "exact",
+        risk_of(facts),
         loader_call(facts),
         f"{loader_call(facts, persistent_workers=True)}  # created once, before the loop over the epochs",
         Treatment("loader", {"persistent_workers": True}),

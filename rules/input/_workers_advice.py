@@ -11,7 +11,7 @@ from advisor.api import Finding, Fix, Saving, Treatment, constant, duration, ove
 
 from ..shared._words import loader_call, plural
 from . import _workers
-from ._loader import Seen, keep_workers
+from ._loader import Seen, keep_workers, risk_of
 
 # Workers that have the cores less often leave them to every part of the step.
 _ALL_PARTS = ("input", "forward", "backward", "optimizer", "other_ops", "host")
@@ -91,7 +91,7 @@ def _fix(seen: Seen, wanted: int | None, free: int | None) -> Fix:
     facts, workers = seen.facts, seen.workers
     if workers is None:
         after = "DataLoader(dataset, ..., num_workers=N)  # more than now, at most one per free core"
-        return Fix("Raise `num_workers`, if cores are free", "exact", "DataLoader(dataset, ...)", after)
+        return Fix("Raise `num_workers`, if cores are free", risk_of(facts), "DataLoader(dataset, ...)", after)
     target = min(wanted or 4, free) if free is not None else wanted or 4
     if target <= workers:
         title = "Make samples cheaper to load: no core is free for another worker"
@@ -103,7 +103,7 @@ def _fix(seen: Seen, wanted: int | None, free: int | None) -> Fix:
     said = "" if free is not None else " (if the machine has that many free cores)"
     return Fix(
         f"Set `num_workers={target}`{said}",
-        "exact",
+        risk_of(facts),
         loader_call(facts, num_workers=workers),
         loader_call(facts, **changes),
         Treatment("loader", changes),

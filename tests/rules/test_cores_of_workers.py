@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from advisor.api import RankRecord, Saving, Source
-from advisor.capture.record import Vitals
+from advisor.capture.record import Loader, Vitals
 
 workers: Any = import_module("advisor.rules.input._workers")
 loader: Any = import_module("advisor.rules.input._loader")
@@ -66,3 +66,10 @@ def test_a_line_of_many_small_ops_is_as_long_as_it_is_without_the_profiler(row_u
     assert [one.line for one in found] == [expected, 71]
     # With workers the dataset's lines run elsewhere: only the loop's own is known.
     assert [one.line for one in loader.where_of(recorded, waits, 2, deprofiled)] == [71]
+
+
+@pytest.mark.parametrize(("drawn", "risk"), [(True, "draws"), (False, "exact"), (None, "exact")])
+def test_other_workers_draw_other_random_numbers(drawn: bool | None, risk: str) -> None:
+    """Samples that are augmented come out as with another seed; others are the same in any process."""
+    fix = loader.keep_workers(Loader(num_workers=2, persistent_workers=False, random_samples=drawn), 2)
+    assert fix.risk == risk
