@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from msgspec import Struct
@@ -62,6 +64,14 @@ _COLUMNS = Fix(
 )
 
 
+_BY_ROW = Fix(
+    "Store the table by rows: copy it once, before the training",
+    "exact",
+    "self.features = table.to_numpy()  # numbers of one column lie side by side",
+    "self.features = np.ascontiguousarray(table.to_numpy())  # numbers of one row lie side by side",
+)
+
+
 class _Slow(Struct, frozen=True):
     """What an operation is called and why it is slow; each_us: what one takes, least and most."""
 
@@ -91,9 +101,15 @@ def _each(each: Constant) -> Callable[[Container], tuple[float, float]]:
     return lambda _: each.range
 
 
+def _apart(one: Container) -> tuple[float, float]:
+    """Rows whose numbers are apart: as capture measured on this array, to all that the line takes."""
+    return one.read_us or 0.0, math.inf
+
+
 _WALKED = "each is reached from its nearer end"
 _SEARCHED = "all are compared until one is found"
 _ROW = "each row becomes a new object"
+_FAR = "the numbers of a row are far from each other in memory"
 _SEARCH = _Slow(
     "searches the {kind} `{name}` of {length} entries",
     _SEARCHED,
@@ -117,6 +133,7 @@ _TABLE = {
         _LIST,
         _by_byte(constant("containers.grow_byte_ns")),
     ),
+    ("ndarray", "by_row"): _Slow("takes rows of the array `{name}`, which is stored by columns", _FAR, _BY_ROW, _apart),
     ("DataFrame", "row"): _Slow(
         "takes rows of the DataFrame `{name}` one by one", _ROW, _COLUMNS, _each(constant("containers.frame_row_us"))
     ),
@@ -134,10 +151,12 @@ class SlowContainer(Struct, frozen=True):
 
     us  µs of each step that it takes, least and most; most is the line's own time. (0, line) if it is not known how
         often the line runs it
+    others  further lines that run it on this container; `us` includes theirs
     """
 
     container: Container
     us: tuple[float, float]
+    others: tuple[Source, ...] = ()
 
     @property
     def line(self) -> Source:
@@ -155,7 +174,8 @@ class SlowContainer(Struct, frozen=True):
         one, slow = self.container, self._slow
         what = slow.what.format(name=one.name, kind=one.kind, length=count(one.length))
         made = f", made{place(self.made[0])}" if self.made else ""
-        return f"{place(self.line).strip().removeprefix('at ')} {what}{made}: {slow.why}"
+        too = f", and so does {_at(self.others[0])}" if self.others else ""
+        return f"{_at(self.line)} {what}{made}{too}: {slow.why}"
 
     @property
     def fix(self) -> Fix:
@@ -167,6 +187,11 @@ class SlowContainer(Struct, frozen=True):
         return _TABLE[self.container.kind, self.container.operation]
 
 
+def _at(line: Source) -> str:
+    """'train.py:25'."""
+    return place(line).strip().removeprefix("at ")
+
+
 def slow_container(record: RankRecord | None, lines: Iterable[LineCost], us: float) -> SlowContainer | None:
     """The operation on a container that much of these lines' time is, the longest; None if there is none.
 
@@ -174,14 +199,22 @@ def slow_container(record: RankRecord | None, lines: Iterable[LineCost], us: flo
     """
     costs = {(line.source.file, line.source.line): line for line in lines}
     whole_us = sum(line.us for line in costs.values())
-    found = []
+    found: dict[tuple[str, str, str], list[SlowContainer]] = defaultdict(list)
     for one in record.containers if record else ():
         line = costs.get((one.file, one.line))
         if line is not None and whole_us and (one.kind, one.operation) in _TABLE:
             slow = _of_line(one, line, us * line.us / whole_us)
-            if slow is not None and slow.us[1] >= _MATERIAL * us:
-                found.append(slow)
-    return max(found, key=lambda slow: slow.us[1], default=None)
+            if slow is not None:
+                found[one.file, one.name, one.operation].append(slow)
+    most = max(map(_together, found.values()), key=lambda slow: slow.us[1], default=None)
+    return most if most is not None and most.us[1] >= _MATERIAL * us else None
+
+
+def _together(found: Sequence[SlowContainer]) -> SlowContainer:
+    """One operation on one container at several lines: that which takes most, with the time of all."""
+    first, *others = sorted(found, key=lambda slow: -slow.us[1])
+    us = (sum(slow.us[0] for slow in found), sum(slow.us[1] for slow in found))
+    return SlowContainer(first.container, us, tuple(slow.line for slow in others))
 
 
 def _of_line(one: Container, line: LineCost, line_us: float) -> SlowContainer | None:
@@ -190,7 +223,7 @@ def _of_line(one: Container, line: LineCost, line_us: float) -> SlowContainer | 
         return SlowContainer(one, (0.0, line_us)) if low_us >= _LONG_US else None
     # The head of a loop runs once more than its body, and is what a loop over rows is known by.
     times = one.often * (1.0 if one.operation == "rows" else line.visits)
-    if times * high_us < _MATERIAL * line_us:
+    if times * (low_us if math.isinf(high_us) else high_us) < _MATERIAL * line_us:
         return None
     return SlowContainer(one, (min(times * low_us, line_us), line_us))
 
@@ -203,7 +236,7 @@ def in_container(found: Finding, slow: SlowContainer | None, price: Price) -> Fi
     return replace(
         found,
         message=f"{found.message.rstrip('.')}; {slow.said}.",
-        where=first_of((slow.line, *slow.made), found.where),
+        where=first_of((slow.line, *slow.others, *slow.made), found.where),
         fix=slow.fix,
         facts={**found.facts, **facts},
         saving=_saving(found.saving, slow, price),

@@ -42,13 +42,16 @@ def test_every_rule_that_it_names_exists_and_every_rule_is_named() -> None:
 
 # Faults that none of the other tools has a rule for.
 FOR_ITSELF = {
+    "copied-matrices",
     "derivatives-one-by-one",
     "diagonal-matrices",
+    "distribution-checks",
     "emulated-bf16",
     "explicit-inverses",
     "frequent-decompositions",
     "full-spectra",
     "jacobian-across-batch",
+    "long-filters",
     "repeated-clipping",
     "separable-windows",
     "sorted-gradients",

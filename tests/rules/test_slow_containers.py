@@ -76,3 +76,29 @@ def test_long_ones_are(one: Container, visits: float) -> None:
 
 def test_a_record_without_containers() -> None:
     assert containers.slow_container(None, [line(1000.0)], 1000.0) is None
+
+
+def test_two_lines_that_search_one_list_count_together() -> None:
+    """`if token in self.words: ids.append(self.words.index(token))`, each of them less than a third of all lines."""
+    known = {"kind": "list", "operation": "search", "length": 3000, "often": 1.0, "name": "self.words", "made": None}
+    both = [container(line=48, **known), container(line=49, **known)]
+    lines = [line(1000.0, 48, 256.0), line(1100.0, 49, 256.0), line(1900.0, 66)]
+    found = containers.slow_container(SimpleNamespace(containers=both), lines, 4000.0)
+    assert [place.line for place in (found.line, *found.others)] == [49, 48]
+    assert found.us[1] == pytest.approx(2100.0)
+    assert "train.py:49 searches" in found.said
+    assert "and so does train.py:48" in found.said
+    one = containers.slow_container(SimpleNamespace(containers=both[:1]), lines, 4000.0)
+    assert one is None  # a quarter of what the lines take is not what to change
+    other = [both[0], container(line=49, **known | {"name": "self.tags"})]
+    assert containers.slow_container(SimpleNamespace(containers=other), lines, 4000.0) is None
+
+
+def test_rows_of_an_array_that_is_stored_by_columns() -> None:
+    """As capture measured a row on this array; where that is little of the line, it is something else there."""
+    known = {"kind": "ndarray", "operation": "by_row", "name": "self.features", "made": None, "often": 500.0}
+    found = slow(container(read_us=3.0, **known), line(4000.0))
+    assert found.us == (1500.0, 4000.0)
+    assert "stored by columns" in found.said
+    assert "ascontiguousarray" in found.fix.after
+    assert slow(container(read_us=0.1, **known), line(4000.0)) is None

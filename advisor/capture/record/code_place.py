@@ -34,9 +34,10 @@ class Container(msgspec.Struct, frozen=True):
     length     entries or rows;  bytes: of an array;  entries: type of the first one
     operation  index (`x[i]`) | draw (`random.sample(x, k)`) | search (`in`, `.index`, `.remove`, `.count`) |
                front (`.pop(0)`, `.insert(0, y)`, `del x[0]`) | grow (`x = np.append(x, y)`) | row (`.iloc[i]`,
-               `.loc[i]`) | rows (`.iterrows()`)
+               `.loc[i]`) | rows (`.iterrows()`) | by_row (`x[rows]` of a large array whose columns lie together)
     often      at each run of the line; None if unknown
-    read_us    to read an entry of a deque by its index, the mean over its length; None if not measured
+    read_us    to read an entry of a deque by its index, the mean over its length; by_row: what a row takes longer than
+               as many numbers side by side, at least; None if not measured
     made       where it is made; None if unknown
     """
 

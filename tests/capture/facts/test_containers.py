@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 from advisor.capture.inside.facts.data.containers import Containers  # noqa: E402
@@ -134,3 +134,30 @@ def test_no_code_of_the_script_runs():
     assert found("known = entry in self.memory\n", self=Bad()) == []
     (one,) = found("known = entry in self.memory\n", self=Memory(Strange([1, 2])))
     assert one["length"] == 2
+
+
+class Table:
+    def __init__(self, features: Any) -> None:
+        self.features = features
+
+
+def by_row(line: str, features: Any, **names: Any) -> list[dict[str, Any]]:
+    return [one for one in found(f"{line}\n", self=Table(features), **names) if one["operation"] == "by_row"]
+
+
+def test_rows_of_a_table_that_lies_by_columns() -> None:
+    """As `DataFrame.to_numpy()` gives it; the same stored by rows, and a small one, are no matter."""
+    numpy = pytest.importorskip("numpy")
+    table = numpy.ones((100_000, 16), numpy.float32)
+    columns = numpy.asfortranarray(table)
+    nodes = numpy.arange(500)
+    (one,) = by_row("x = self.features[nodes]", columns, nodes=nodes)
+    assert (one["kind"], one["length"], one["bytes"], one["often"]) == ("ndarray", 100_000, 6_400_000, 500.0)
+    assert 0 <= one["read_us"] < 1000
+    assert [by_row("x = self.features[i]", columns, i=7)[0]["often"]] == [1.0]
+    assert by_row("x = self.features[nodes]", columns, nodes=nodes > 3)[0]["often"] is None
+    assert by_row("x = self.features[nodes]", columns, nodes=torch.arange(40))[0]["often"] == 40.0
+    assert by_row("x = self.features[nodes]", table, nodes=nodes) == []
+    assert by_row("x = self.features[nodes]", columns[:1000].copy(order="F"), nodes=nodes) == []
+    assert by_row("x = self.features[i, j]", columns, i=1, j=2) == []
+    assert by_row("x = self.features[3:9]", columns) == []

@@ -28,6 +28,10 @@ _TIMED, _PLACES, _PASSES = 1000, 8, 3
 _DRAWS = ("sample", "choice", "choices")
 _SEARCHES = ("index", "count", "remove")
 _GROWS = ("append", "concatenate", "vstack", "hstack", "stack", "r_")
+# An array of so many bytes is in no cache of a core's own; each number of its rows, of so many, is elsewhere in it.
+_LARGE_BYTES, _LONG_ROW = 1 << 21, 8
+# Rows of it that are read once each, to see how long that takes: some ten microseconds.
+_ROWS = 24
 # Operation -> the containers on which it takes the longer the longer they are, or far longer than elsewhere.
 _KINDS = {
     "index": ("deque",),
@@ -37,6 +41,7 @@ _KINDS = {
     "grow": ("ndarray",),
     "row": ("DataFrame", "Series"),
     "rows": ("DataFrame",),
+    "by_row": ("ndarray",),
 }
 # Those that a comprehension runs for each of its elements; what it runs through it makes once.
 _EACH = ("index", "search", "row")
@@ -78,10 +83,12 @@ class Containers:
         uses = self.uses.pop((file, line), ())
         try:
             for use in dict.fromkeys(uses) if len(self.found) < _MOST else ():
-                known = _known(_value(use.name, frame))
+                value = _value(use.name, frame)
+                known = _by_row(value) if use.operation == "by_row" else _known(value)
                 if known is not None and known["kind"] in _KINDS[use.operation]:
                     at = {"file": file, "line": line, "function": frame.f_code.co_name, "name": _written(use.name)}
-                    self.found.append(at | known | {"operation": use.operation, "often": _often(use.often, frame)})
+                    often = (_rows if use.operation == "by_row" else _often)(use.often, frame)
+                    self.found.append(at | known | {"operation": use.operation, "often": often})
         except Exception as failure:
             let_through(failure)
 
@@ -107,6 +114,8 @@ def _uses(node: ast.AST, repeated: Name | int | None) -> Iterator[Use]:
         by = node.value.attr if isinstance(node.value, ast.Attribute) else ""
         pandas = by in _OF_PANDAS and isinstance(node.value, ast.Attribute)
         found = ("row", node.value.value, None) if pandas else ("index", node.value, None)  # type: ignore[attr-defined]
+        if not pandas and not repeated and not isinstance(node.slice, ast.Tuple) and (name := _name(node.value)):
+            yield Use("by_row", name, _name(node.slice) or 1)
     elif isinstance(node, ast.Delete) and len(node.targets) == 1 and _is_first(node.targets[0]):
         found = ("front", node.targets[0].value, None)  # type: ignore[attr-defined]
     elif isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
@@ -240,6 +249,27 @@ def _known(value: Any) -> dict[str, Any] | None:
     return None
 
 
+def _by_row(value: Any) -> dict[str, Any] | None:
+    """As `_known`, of a large table whose columns lie together: numbers of one row are far from each other."""
+    known = _known(value)
+    if known is None or known["kind"] != "ndarray" or value.ndim != 2 or value.dtype.hasobject:
+        return None
+    rows, columns = value.shape
+    by_column = abs(value.strides[0]) < abs(value.strides[1])
+    if not by_column or known["bytes"] < _LARGE_BYTES or columns < _LONG_ROW or rows < _ROWS:
+        return None
+    step = rows // _ROWS
+    apart, together = (min(_copied_us(one) for one in lines) for lines in (value[::step], value.T[:_ROWS, :columns]))
+    return known | {"read_us": max(apart - together, 0.0)}
+
+
+def _copied_us(line: Any) -> float:
+    """µs to copy these numbers."""
+    began_ns = perf_counter_ns()
+    line.copy()
+    return (perf_counter_ns() - began_ns) / 1e3
+
+
 def _read_us(value: Any, length: int) -> float:
     """µs to read an entry by its index, the mean of places that lie evenly spread; the best of some passes."""
     places = [length * (2 * part + 1) // (2 * _PLACES) for part in range(_PLACES)]
@@ -261,3 +291,16 @@ def _often(often: Name | int | None, frame: FrameType) -> float | None:
         return float(value)
     known = _known(value)
     return float(known["length"]) if known else None
+
+
+def _rows(by: Name | int | None, frame: FrameType) -> float | None:
+    """How many rows an index takes at each run of its line: one, or those that it lists; None if unknown."""
+    if not isinstance(by, tuple):
+        return 1.0
+    value = _value(by, frame)
+    if "bool" in str(getattr(value, "dtype", "")):
+        return None  # a mask: how many rows it takes, only a count of it tells
+    if type(value) is getattr(sys.modules.get("torch"), "Tensor", None):
+        return float(value.shape[0]) if value.dim() else 1.0
+    known = _known(value)
+    return float(known["length"]) if known else 1.0

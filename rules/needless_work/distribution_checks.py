@@ -1,0 +1,171 @@
+"""Distributions check their arguments in every step.
+
+## What it looks at
+The op `aten::_is_all_true`, by which `torch.distributions` asks whether all numbers meet a constraint: each parameter
+when a distribution is made, each value that `log_prob` gets. With it the comparisons directly before it and
+the read of its result directly after it.
+
+## Why it costs time
+A mixture of six normal distributions, made and evaluated once, runs five checks of four ops and some Python each, on a few
+numbers: what they cost is their number. On a GPU each of them waits for the device besides, as Python needs the answer.
+
+## How to fix it
+`torch.distributions.Distribution.set_default_validate_args(False)` once at the start of the script, or
+`validate_args=False` for a distribution that is made in the loop. `python -O` turns the checks off as well, with all
+`assert` statements.
+
+## When to leave it
+While a model is being developed: without the checks a negative scale or a NaN goes on into the loss unnoticed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    FORWARD,
+    Drawing,
+    Ev,
+    Events,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Price,
+    Source,
+    draw,
+    edits,
+    total,
+    union,
+)
+
+from ..shared._examples import op
+from ..shared._places import place
+from ..shared._words import count, each_step
+
+Ints = npt.NDArray[np.int64]
+
+_ASKS = "aten::_is_all_true"
+# What reads the answer: the next op.
+_READS = "aten::is_nonzero"
+# What constraints compare with, and how they join what they found; arithmetic before that may be the distribution's.
+_COMPARES = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("eq", "ne", "ge", "gt", "le", "lt", "isfinite", "all", "any", "logical_and", "bitwise_and", "__and__"),
+        *("reshape", "view", "flatten"),
+    )
+)
+_CLAIMS = ("forward", "other_ops", "host")
+_ON_DEVICE = ("compute", "idle_sync", "idle_launch", "idle_host")
+_MOST_NAMED = 3
+_HOW = "low: the checks' ops and the Python between them; high: all up to the ops before and after them"
+_FIX = Fix(
+    "Turn the checks off once the script works",
+    "exact",
+    "for batch in loader:\n    loss = -Normal(mean, scale).log_prob(target).mean()",
+    "torch.distributions.Distribution.set_default_validate_args(False)  # once, at the start\n\n"
+    "for batch in loader:\n    loss = -Normal(mean, scale).log_prob(target).mean()",
+)
+
+
+def check(
+    price: Price,
+    lines: Lines | None,
+    *,
+    min_share: float = 0.03,  # one line to add; below 3 % of the step the gain is within the noise between steps
+) -> Iterator[Finding]:
+    events, outer = price.ops.events, price.ops.outermost
+    first, last = _checks(events, outer)
+    if not len(first):
+        return
+    narrow = union(events.start_ns[outer[first]], events.end_ns[outer[last]])
+    around = np.maximum(first - 1, 0), np.minimum(last + 1, len(outer) - 1)
+    wide = union(
+        np.where(first > 0, events.end_ns[outer[around[0]]], events.start_ns[outer[first]]),
+        np.where(last + 1 < len(outer), events.start_ns[outer[around[1]]], events.end_ns[outer[last]]),
+    )
+    rows = np.concatenate([outer[low : high + 1] for low, high in zip(first, last, strict=True)])
+    claims = _ON_DEVICE if price.on_device else _CLAIMS
+    if price.on_device:
+        gone = [edits.remove(rows)]
+        saving = price.saving(gone, gone, claims, "the step without these ops, their kernels and waits")
+    else:
+        saving = price.divided([edits.remove_time(narrow)], [edits.remove_time(wide)], claims, _HOW)
+    if saving.high_us < min_share * price.scale.step_us:
+        return
+    spent_us, times = price.ops.steps.per_step_us(total(narrow)), len(first) / price.ops.steps.count
+    where = _lines(lines, outer[last])
+    yield Finding(
+        message=(
+            f"Distributions check their arguments{place(next(iter(where), None))}, {count(times)} checks in each step: "
+            f"{each_step(price, spent_us)}."
+        ),
+        saving=saving,
+        where=where,
+        facts={"checks": times, "spent_us": spent_us},
+        fix=_FIX,
+        claims=claims,
+    )
+
+
+def _lines(lines: Lines | None, rows: Ints) -> tuple[Source, ...]:
+    """The lines that make or ask distributions, those with most checks first."""
+    known = Counter(at for row in rows.tolist() if lines and (at := lines.where_op(row)))
+    return tuple(at for at, _ in known.most_common(_MOST_NAMED))
+
+
+def _checks(events: Events, outer: Ints) -> tuple[Ints, Ints]:
+    """Places among these ops of the first and last op of each check."""
+    asks, reads, compares = (events.exactly(*names)[outer] for names in ((_ASKS,), (_READS,), _COMPARES))
+    last = np.flatnonzero(reads[1:] & asks[:-1]) + 1
+    first = last - 1
+    while (before := (first > 0) & compares[np.maximum(first - 1, 0)]).any():
+        first = first - before
+    return first, last
+
+
+_STEPS = """
+    step   [1                                  ][2                                  ]
+    cpu    [F   ][G][A][R]    [E][H][A][R]  [B ] [F   ][G][A][R]    [E][H][A][R]  [B ]
+    """
+_CHECKED: dict[str, Ev] = {
+    "F": FORWARD,
+    "G": op("gt", [64, 6], []),
+    "E": op("eq", [64, 6], [64, 6]),
+    "H": op("all", [64, 6]),
+    "A": op("_is_all_true", [64, 6]),
+    "R": op("is_nonzero", []),
+}
+
+
+def _drawn(**changed: Ev) -> Drawing:
+    """Two steps, each with two checks: of a scale, and of the values that `log_prob` gets."""
+    return draw(_STEPS, us=100, **_CHECKED | changed)
+
+
+EXAMPLES = [
+    Example(
+        "a distribution is made in each step, and its `log_prob` computed",
+        _drawn(B=FORWARD),
+        saves_us=(1900, 2900),
+        says=("2 checks in each step",),
+    ),
+    Example(
+        "a condition of the script's own: nothing asks for all of them",
+        _drawn(A=op("any", [64, 6]), B=FORWARD),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a check that goes on without an answer: a compiled one",
+        _drawn(R=op("logical_not", [64]), B=FORWARD),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example("distributions whose checks are off", _drawn(A=FORWARD, R=FORWARD, B=FORWARD), saves_us=None),
+]
