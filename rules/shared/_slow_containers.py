@@ -28,6 +28,8 @@ from ._words import count
 
 # Of a line's time at least so much is the operation, by what it takes at most: else it is something else there.
 _MATERIAL = 0.3
+# By what is certain of it, where that is known for the first run alone.
+_MATERIAL_AT_LEAST = 0.1
 # What is only counted once though a line may run it often is worth naming from here on, µs at least.
 _LONG_US = 2.0
 
@@ -223,7 +225,9 @@ def _of_line(one: Container, line: LineCost, line_us: float) -> SlowContainer | 
         return SlowContainer(one, (0.0, line_us)) if low_us >= _LONG_US else None
     # The head of a loop runs once more than its body, and is what a loop over rows is known by.
     times = one.often * (1.0 if one.operation == "rows" else line.visits)
-    if times * (low_us if math.isinf(high_us) else high_us) < _MATERIAL * line_us:
+    # How many rows one index takes was seen at the line's first run, and others may take more.
+    certain, least = (low_us, _MATERIAL_AT_LEAST) if math.isinf(high_us) else (high_us, _MATERIAL)
+    if times * certain < least * line_us:
         return None
     return SlowContainer(one, (min(times * low_us, line_us), line_us))
 

@@ -37,7 +37,7 @@ class Container(msgspec.Struct, frozen=True):
                `.loc[i]`) | rows (`.iterrows()`) | by_row (`x[rows]` of a large array whose columns lie together)
     often      at each run of the line; None if unknown
     read_us    to read an entry of a deque by its index, the mean over its length; by_row: what a row takes longer than
-               as many numbers side by side, at least; None if not measured
+               as many numbers side by side, the median; None if not measured
     made       where it is made; None if unknown
     """
 
