@@ -7,7 +7,7 @@ the read of its result directly after it.
 
 ## Why it costs time
 A mixture of six normal distributions, made and evaluated once, runs five checks of four ops and some Python each, on a
-few numbers: what they cost is their number. On a GPU each of them also waits for the device, as Python needs the answer.
+few numbers: what they cost is their number. On a GPU each of them also waits for the device: Python needs the answer.
 
 ## How to fix it
 `torch.distributions.Distribution.set_default_validate_args(False)` once at the start of the script, or
