@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from advisor.commands import _options, _perfetto, _ranks, _terminal, _what_if_ranks
+from advisor.commands import _options, _perfetto, _ranks, _several_jobs, _terminal, _what_if_ranks
 from advisor.commands._options import Output
 from advisor.inputs.output import claim_folder, write_file
 from advisor.places.place import place
@@ -85,9 +85,7 @@ def run(args: argparse.Namespace) -> int:
         _check_devices(args.what_if_gpu)
     found = jobs.find(args.paths)
     if len(found) > 1 and not args.each:
-        names = "; ".join(job.name for job in found)
-        text = f"these are {len(found)} unrelated jobs ({names}); pass one of them, or --each for one report per job"
-        raise UsageError(text)
+        raise UsageError(_several_jobs.in_words(found))
     if args.window:
         found = [jobs.windowed(job, args.window) for job in found]
     homes = {path.resolve() for path in args.paths if isinstance(path, Path) and path.is_dir()}
@@ -118,19 +116,28 @@ def finish(folder: Path, output: Output, args: argparse.Namespace) -> int:
     rules = loaded_rules()
     from advisor.commands._ranks import Reading
     from advisor.engine import reduced_form
+    from advisor.errors import AdvisorError
     from advisor.inputs import jobs
 
     job = jobs.find([folder])[0]
+    unwritten: list[str] = []
 
     def keep(one: Reduced) -> None:
-        # What another node's ranks are compared with: only this has to travel.
-        if output.folder is not None and one.result.facts is not None:
-            write_file(
-                folder / reduced_form.file_name(one.origin), reduced_form.encode(one.result, one.origin), replace=True
-            )
+        # What another node's ranks are compared with: only this has to travel. The report does not depend on it.
+        if output.folder is not None and one.result.facts is not None and not unwritten:
+            try:
+                write_file(
+                    folder / reduced_form.file_name(one.origin),
+                    reduced_form.encode(one.result, one.origin),
+                    replace=True,
+                )
+            except AdvisorError as failure:
+                unwritten.append(str(failure))
 
     report = report_of(job, _options.config_of(args), rules, Reading(args.quiet), keep=keep)
     deliver(report, output, sys.stderr, args)
+    for line in unwritten:
+        print(f"advisor: {line}", file=sys.stderr)
     return 0
 
 

@@ -38,13 +38,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Reduces the traces of this shard. What fails is named; FAILED where nothing could be reduced."""
+    """Reduces the traces of this shard. What fails is named; FAILED where a file cannot be written, or none was."""
     from advisor.commands.analyze import loaded_rules
 
     rules = loaded_rules()
     from advisor.engine import reduced_form
     from advisor.engine.rank_files import Asked
-    from advisor.errors import FAILED, OK
+    from advisor.errors import FAILED, OK, AdvisorError
     from advisor.inputs import jobs
     from advisor.inputs.output import write_file
 
@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
     # What no shard can read, one of them says.
     failed = [item.message for item in aside] if index == 0 else []
     written: dict[Path, int] = {}
+    full = False
     for at, one in _ranks.read(files, Asked.of(config), rules, config, _ranks.reading_of(args)):
         if isinstance(one, str):
             failed.append(f"not reduced: {_ranks.in_words(files[at], one)}")
@@ -65,15 +66,21 @@ def run(args: argparse.Namespace) -> int:
             other = files[max(at, written[target])].path
             failed.append(f"not reduced: {other}: a second trace of rank {one.origin.rank} with the same name")
         if at <= written.get(target, at):
+            try:
+                write_file(target, reduced_form.encode(one.result, one.origin), replace=True)
+            except AdvisorError as failure:
+                # A full disk stays full: the rest is not even read.
+                full = True
+                failed.append(str(failure))
+                break
             written[target] = at
-            write_file(target, reduced_form.encode(one.result, one.origin), replace=True)
     for line in sorted(failed):
         print(f"advisor: {line}", file=sys.stderr)
     if not args.quiet:
         size = sum(path.stat().st_size for path in written)
         of = f" ({index + 1} of {number} shards)" if number > 1 else ""
         print(f"{len(written)} of {len(files)} traces reduced{of}: {args.output}, {size / 1e3:.0f} KB")
-    return FAILED if files and not written else OK
+    return FAILED if full or (files and not written) else OK
 
 
 def _shard(text: str) -> tuple[int, int]:

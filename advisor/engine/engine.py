@@ -54,7 +54,7 @@ from advisor.model import (
     Saving,
     StepsSummary,
 )
-from advisor.ranks import deduct_waiting
+from advisor.ranks import deduct_waiting, unlike
 from advisor.ranks.collectives import Talks
 from advisor.ranks.rank_facts import RankFacts
 from advisor.ranks.ranks import Ranks
@@ -140,6 +140,10 @@ def joined(
     meet = any(result.facts is not None and len(result.facts.talks) > 0 for result in results)
     outcomes = list(waiting_ranks.bounded(outcomes, len(results), world, meet))
     ranks = _side_by_side(results, reference)
+    if ranks is not None:
+        ranks, mixed = unlike.without_waiting(ranks)
+        if mixed:
+            about_job = (*about_job, Health("ranks-unlike", "warning", f"{mixed}: who waited for whom is not told"))
     of_ranks = list(_of_job([rule for rule in chosen if of_job(rule)], ranks, results, reference, config))
     waits_us = ranks.waits_us if ranks else 0.0
     outcomes = [

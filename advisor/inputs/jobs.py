@@ -5,8 +5,9 @@
 A `Job` is what one report is about: `job.run` (RunRecord or None), `job.traces` (one `RankTrace` per rank, by rank:
 `.rank`, `.profile` path, `.lines` path or None, `.record` RankRecord or None), `job.health` (missing ranks, duplicates,
 files that were left aside and why) and `job.name` for people. Files that belong together: those that one run.json
-lists; those whose metadata says world_size > 1, distinct ranks and overlapping time; and, where metadata is silent,
-names that are equal but for `rank<N>`/`worker<N>`, with overlapping windows. Everything else is a job of its own.
+lists; those whose metadata says world_size > 1, distinct ranks, and overlapping time or exactly one of each rank; and,
+where metadata is silent, names that are equal but for `rank<N>`/`worker<N>`, with overlapping windows. All else is a job
+of its own.
 
 `find` raises InputError (one line) when a path does not exist, a named file is no trace, or nothing is found.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -27,12 +28,11 @@ from advisor.capture.record import RankRecord, RunRecord, read
 from advisor.engine.reduced_form import SUFFIX, is_reduced, origin_of, prefix
 from advisor.errors import InputError, UsageError
 from advisor.inputs.job_files import Files, collect
+from advisor.inputs.rank_group import Group, whole
 from advisor.model import Health
 from advisor.places.place import Place, place
 from advisor.trace.read.peek import Peek, peek
 
-# Ranks of one job are profiled at the same steps. Clocks of two machines may differ, by far less than this.
-SLACK_NS = 10**9
 _RANK = re.compile(r"(?<![a-z])(rank|worker)[-_]?(\d+)(?!\d)", re.IGNORECASE)
 _STAMP = re.compile(r"\d{6,}")
 # tensorboard_trace_handler's default name: <host>_<pid>.<time>.pt.trace.json
@@ -68,25 +68,6 @@ class Job:
     run: RunRecord | None = None
     health: tuple[Health, ...] = ()
     world_size: int | None = None
-
-
-@dataclass(slots=True)
-class _Group:
-    """Traces without a run.json that belong together, by rank."""
-
-    key: str
-    world_size: int | None
-    peeks: dict[int, Peek] = field(default_factory=dict)
-    reduced: dict[Place, Place] = field(default_factory=dict)
-    run: RunRecord | None = None
-    twice: list[Place] = field(default_factory=list)
-
-    def put(self, rank: int, found: Peek, path: Place, run: RunRecord | None) -> None:
-        """Takes in a trace, or its reduced form with what is known of its job."""
-        self.peeks[rank] = found
-        self.run = self.run or run
-        if path != found.path:
-            self.reduced[found.path] = path
 
 
 def find(paths: Iterable[str | PathLike[str]]) -> list[Job]:
@@ -216,9 +197,9 @@ def _inside(folder: Place, name: str) -> Place | None:
         return None
 
 
-def _groups(files: Files) -> list[_Group]:
+def _groups(files: Files) -> list[Group]:
     """Traces and reduced forms by job, whatever the order in which they were named: of a rank's two its trace first."""
-    groups: list[_Group] = []
+    groups: list[Group] = []
     reduced = {path for path in files.traces if is_reduced(path)}
     known = _told_apart(path for path in files.traces if path not in reduced and not isinstance(path, Path))
     for path in sorted(files.traces, key=lambda path: (path in reduced, str(path))):
@@ -234,7 +215,7 @@ def _groups(files: Files) -> list[_Group]:
             if len(files.asked) == 1 and path in files.named:
                 raise
             files.aside[path] = str(failure).removeprefix(f"{path}: ")
-    return groups
+    return whole(groups)
 
 
 def _told_apart(elsewhere: Iterable[Place]) -> dict[Place, Peek]:
@@ -251,14 +232,14 @@ def _told_apart(elsewhere: Iterable[Place]) -> dict[Place, Peek]:
     return glances if len(jobs) == 1 and None not in ranks and len(ranks) == len(glances) else {}
 
 
-def _place(found: Peek, groups: list[_Group], path: Place, run: RunRecord | None = None) -> None:
+def _place(found: Peek, groups: list[Group], path: Place, run: RunRecord | None = None) -> None:
     """Puts a trace into the group that it belongs to, or into a new one. path: its file, or its reduced form."""
     key, named = _key(found.path)
     stated = found.rank is not None and found.world_size is not None
     rank = found.rank if found.rank is not None else named if named is not None else 0
     single = found.world_size == 1 or (not stated and named is None)
     for group in () if single else groups:
-        if group.world_size != found.world_size or not _meets(found, group) or not (stated or group.key == key):
+        if group.world_size != found.world_size or not group.meets(found) or not (stated or group.key == key):
             continue
         if rank not in group.peeks:
             group.put(rank, found, path, run)
@@ -266,7 +247,7 @@ def _place(found: Peek, groups: list[_Group], path: Place, run: RunRecord | None
         if group.key == key or group.peeks[rank].path.name == found.path.name:
             group.twice.append(path)
             return
-    groups.append(_Group(key, found.world_size))
+    groups.append(Group(key, found.world_size))
     groups[-1].put(rank, found, path, run)
 
 
@@ -277,24 +258,13 @@ def _key(path: Place) -> tuple[str, int | None]:
     return _RANK.sub(r"\1", f"{path.parent}/{name}"), int(found[-1][2]) if found else None
 
 
-def _meets(found: Peek, group: _Group) -> bool:
-    """Whether its window overlaps that of another rank. Unknown times are no reason against."""
-    return any(_overlap(found, other) for other in group.peeks.values())
-
-
-def _overlap(a: Peek, b: Peek) -> bool:
-    if a.start_ns is None or a.end_ns is None or b.start_ns is None or b.end_ns is None:
-        return True
-    return a.start_ns < b.end_ns + SLACK_NS and b.start_ns < a.end_ns + SLACK_NS
-
-
-def _job(group: _Group) -> Job:
+def _job(group: Group) -> Job:
     ranks = sorted(group.peeks)
     paths = [group.peeks[rank].path for rank in ranks]
     traces = tuple(
         RankTrace(rank, path, reduced=group.reduced.get(path)) for rank, path in zip(ranks, paths, strict=True)
     )
-    health = list(_ranks_health(ranks, group.world_size))
+    health = [*_ranks_health(ranks, group.world_size), *group.said()]
     if group.twice:
         names = ", ".join(path.name for path in group.twice)
         health.append(Health("ranks-twice", "warning", f"a second trace of the same rank, not read: {names}"))

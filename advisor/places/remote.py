@@ -311,7 +311,7 @@ class _Blocks(io.RawIOBase):
         raise AssertionError
 
     def _broken(self, said: InputError, lasting: bool) -> InputError:
-        if lasting or not self._at:
+        if lasting:
             return said
         return InputError(
             f"{self._remote}: the connection broke after {self._at:,} of {self.size:,} bytes, {_TRIES} times; try again"

@@ -12,12 +12,15 @@ from pathlib import Path
 
 
 class Server(ThreadingHTTPServer):
-    """fault: `` | `403` | `slow` | `cut` (always) | `cut once` | `no ranges` | `grows` (after the first block)."""
+    """fault: `` | `403` | `404` | `slow` | `cut` (always) | `cut once` | `no ranges` | `grows` (after the first block).
+
+    only: the fault is of files whose name contains this; late: it begins with so many requests for their content
+    """
 
     daemon_threads = True
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.fault = folder, ""
+        self.folder, self.fault, self.only, self.late = folder, "", "", 0
         self.sent = self.gets = self.cuts = 0
         self.asked: list[str] = []
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -46,8 +49,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, body: bool) -> None:
         self.server.asked.append(self.path)
         at = self.server.folder / self.path.partition("?")[0].strip("/")
-        if self.server.fault == "403":
-            self._head(403, 0)
+        fault = self._fault()
+        if fault in ("403", "404"):
+            self._head(int(fault), 0)
         elif at.is_dir():
             names = [f"{one.name}{'/' * one.is_dir()}" for one in sorted(at.iterdir())]
             self._send(200, "".join(f'<a href="{name}">{name}</a>\n' for name in names).encode(), body, "text/html")
@@ -56,16 +60,21 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._file(at, body)
 
+    def _fault(self) -> str:
+        struck = self.server.only in self.path and self.server.gets >= self.server.late
+        return self.server.fault if struck else ""
+
     def _file(self, path: Path, body: bool) -> None:
         size = path.stat().st_size
         asked = re.match(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-        if body:
+        fault = self._fault()
+        if body and self.server.only in self.path:
             self.server.gets += 1
-        if body and self.server.fault == "grows" and self.server.gets > 1:
+        if body and fault == "grows" and self.server.gets > 1:
             path.write_bytes(path.read_bytes() + b"\n")
-        if body and self.server.fault == "slow":
+        if body and fault == "slow":
             time.sleep(3)
-        if asked is None or self.server.fault == "no ranges":
+        if asked is None or fault == "no ranges":
             self._send(200, path.read_bytes() if body else b"", body, size=size)
             return
         start, end = int(asked[1]), min(int(asked[2] or size) + 1, size)
@@ -77,7 +86,8 @@ class _Handler(BaseHTTPRequestHandler):
         self, status: int, data: bytes, body: bool, kind: str = "application/gzip", extra: str = "", size: int = -1
     ) -> None:
         self._head(status, len(data) if size < 0 else size, kind, extra)
-        cut = self.server.fault == "cut" or (self.server.fault == "cut once" and not self.server.cuts)
+        fault = self._fault()
+        cut = fault == "cut" or (fault == "cut once" and not self.server.cuts)
         if body and cut and self.server.gets > 1:
             self.server.cuts += 1
             self.wfile.write(data[: len(data) // 2])

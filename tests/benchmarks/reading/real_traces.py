@@ -2,9 +2,9 @@
 
     python tests/benchmarks/reading/real_traces.py TRACE[.gz] … --megabytes 200 --times 5 --hta PATH_TO_PYTHON_WITH_HTA
 
-CPU seconds of each process tree: medians over the given number of turns, in which reading and the command alternate;
-`json.load` and HTA (load and three breakdowns) once for each file. Peak memory is the most that the process had in RAM,
-shared libraries included (`ru_maxrss`), over the size of the file; also medians.
+CPU seconds of each process: medians over the given number of turns, in which reading and the command alternate, and in
+the first `--peer-times` turns also `json.load` and HTA (load and three breakdowns). Peak memory is the most that a process
+had in RAM, shared libraries included (`ru_maxrss`), over the size of the file; also medians.
 """
 
 from __future__ import annotations
@@ -49,27 +49,34 @@ def median(costs: list[Cost]) -> Cost:
     return Cost(middle, int(statistics.median(one.peak_bytes for one in costs)), max(one.code for one in costs))
 
 
-def row(source: Path, path: Path, megabytes: float, times: int, hta: str | None) -> str:
+def row(source: Path, path: Path, args: argparse.Namespace) -> str:
     """Measures one trace: a row of the table."""
-    size, often = repeated.write(source, path, megabytes)
+    # In a process of its own: a child's `ru_maxrss` begins with what its parent had at most.
+    words = [sys.executable, repeated.__file__, str(source), str(path), str(args.megabytes)]
+    said = subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
+    size, often = int(said[0]), said[3]
     out = path.with_suffix(".report")
     here = [sys.executable, "-c"]
-    analyze = [sys.executable, "-m", "advisor", "analyze", str(path), "--format", "json", "-o", str(out), "-q"]
-    read, whole = [], []
-    for _ in range(times):
-        read.append(measured([*here, READ, str(path)]))
-        out.unlink(missing_ok=True)
-        whole.append(measured(analyze))
-    peers = [measured([*here, JSON, str(path)])]
-    peers += [measured([hta, "-c", BREAKDOWNS, str(path)])] if hta else []
-    own = median(whole)
-    cells = [f"{source.name.partition('.')[0]}, {size / 1e6:,.0f} MB", f"{often}"]
-    for cost in (median(read), own, *peers):
+    own = {
+        "read": [*here, READ, str(path)],
+        "command": [sys.executable, "-m", "advisor", "analyze", str(path), "--format", "json", "-o", str(out), "-q"],
+    }
+    peers = {"json": [*here, JSON, str(path)]}
+    if args.hta:
+        peers["hta"] = [args.hta, "-c", BREAKDOWNS, str(path)]
+    costs: dict[str, list[Cost]] = {name: [] for name in (*own, *peers)}
+    for turn in range(args.times):
+        for name, command in (own | peers if turn < args.peer_times else own).items():
+            out.unlink(missing_ok=True)
+            costs[name].append(measured(command))
+    middle = {name: median(several) for name, several in costs.items()}
+    cells = [f"{source.name.partition('.')[0]}, {size / 1e6:,.0f} MB", often]
+    for cost in middle.values():
         failed = f" (exit {cost.code})" if cost.code else ""
-        cells.append(f"{cost.cpu_s:.2f}{failed}")
-        cells.append(f"{cost.peak_bytes / size:.2f}")
-    cells.append(f"{own.cpu_s / median(read).cpu_s:.1f}")
-    cells += [f"{peer.cpu_s / own.cpu_s:.1f}" for peer in peers]
+        cells += [f"{cost.cpu_s:.2f}{failed}", f"{cost.peak_bytes / size:.2f}"]
+    whole = middle["command"].cpu_s
+    cells.append(f"{whole / middle['read'].cpu_s:.1f}")
+    cells += [f"{middle[name].cpu_s / whole:.1f}" for name in peers]
     return f"| {' | '.join(cells)} |\n"
 
 
@@ -79,6 +86,7 @@ def main() -> None:
     parser.add_argument("traces", type=Path, nargs="+")
     parser.add_argument("--megabytes", type=float, default=200)
     parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--peer-times", type=int, default=1, help="in how many turns json.load and HTA run, too")
     parser.add_argument("--hta", help="a Python that has HolisticTraceAnalysis")
     parser.add_argument("--folder", help="where the traces are written (default: a temporary folder)")
     args = parser.parse_args()
@@ -91,7 +99,7 @@ def main() -> None:
     say(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|\n")
     for trace in args.traces:
         with tempfile.TemporaryDirectory(prefix="real-", dir=args.folder) as folder:
-            say(row(trace, Path(folder) / "trace.json", args.megabytes, args.times, args.hta))
+            say(row(trace, Path(folder) / "trace.json", args))
             sys.stdout.flush()
 
 
