@@ -291,6 +291,7 @@ def dask_rows(name: str, folder: Path, say: Path, times: int) -> Iterator[str]:
             "2 workers of dask": ["--scheduler-file", str(found.file)],
         }
         costs: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+        own: dict[str, int] = {}
         reports = set()
         # The first turn is no part of it: workers of dask load the rules in theirs.
         for turn in range(times + 1):
@@ -301,15 +302,20 @@ def dask_rows(name: str, folder: Path, say: Path, times: int) -> Iterator[str]:
                 reports.add(out.read_bytes())
                 if turn:
                     costs[way].append((cost.cpu_s + sum(map(process_s, pids)) - before, cost.wall_s))
+        for way, words in ways.items():
+            # In runs of their own: looking at a process's memory holds it up.
+            out = say / f"memory-{way}.json"
+            own[way] = peaks([sys.executable, "-m", "advisor", "analyze", str(folder), "-q", *words, "-o", str(out)])[1]
+            reports.add(out.read_bytes())
     same = "yes" if len(reports) == 1 else "NO"
     for way, seen in costs.items():
         cpu, wall = zip(*seen, strict=True)
         low_high = f"{statistics.median(wall):.1f} ({min(wall):.1f} to {max(wall):.1f})"
         cpus = f"{statistics.median(cpu):.1f} ({min(cpu):.1f} to {max(cpu):.1f})"
-        yield f"| {name} | {way} | {cpus} | {low_high} | {same} |\n"
+        yield f"| {name} | {way} | {cpus} | {low_high} | {own[way] / 1e6:.0f} MB | {same} |\n"
 
 
-_DASK = "| job | read by | CPU s | wall s | same report |\n"
+_DASK = "| job | read by | CPU s | wall s | peak memory of the command's own process | same report |\n"
 _TABLE = "| job | workers | CPU s | wall s | CPU ms a rank | peak memory | of the command's own process | late rank found |\n"
 _PAGES = "| job | CPU s | wall s | page | report.json | ranks in full | late rank on top | slow node alone |\n"
 
