@@ -3,8 +3,8 @@
     python tests/benchmarks/reading/real_traces.py TRACE[.gz] … --megabytes 200 --times 5 --hta PATH_TO_PYTHON_WITH_HTA
 
 CPU seconds of each process: medians over the given number of turns, in which reading and the command alternate, and in
-the first `--peer-times` turns also `json.load` and HTA (load and three breakdowns). Peak memory is the most that they had
-in RAM, shared libraries included (`ru_maxrss`), over the size of the file; also medians.
+the first `--peer-times` turns also `json.load` and HTA (load and three breakdowns). Peak memory is `ru_maxrss`, shared
+libraries included, over the size of the file; also medians.
 """
 
 from __future__ import annotations
