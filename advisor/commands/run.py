@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.commands import _options, _script, _terminal
+from advisor.commands import _early_forms, _options, _script, _terminal
 
 if TYPE_CHECKING:
     from advisor.capture.launcher.launch import Ended, Options, Target
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     folder = Path(tempfile.mkdtemp(prefix="torch-advisor-"))
     publisher = _publisher(folder, header, output, args)
     try:
-        ended = _captured(target, folder, options, publisher)
+        ended = _captured(target, folder, options, publisher, args)
         header["exit_status"] = ended.status
         failed = _report(folder, output, args, header, python, publisher)
     finally:
@@ -179,7 +179,9 @@ def _publisher(folder: Path, header: dict[str, Any], output: Output, args: argpa
     return Publisher(folder, header, lambda: claim_folder(target), say)
 
 
-def _captured(target: Target, folder: Path, options: Options, publisher: Publisher | None) -> Ended:
+def _captured(
+    target: Target, folder: Path, options: Options, publisher: Publisher | None, args: argparse.Namespace
+) -> Ended:
     """Runs the script to its end with capture in it."""
     from advisor.capture.launcher import launch
 
@@ -189,7 +191,12 @@ def _captured(target: Target, folder: Path, options: Options, publisher: Publish
         from advisor.errors import UsageError
 
         raise UsageError(f"{target.command[0]} cannot be started: {failure.strerror}") from failure
-    return launch.wait(process, publisher.look) if publisher else launch.wait(process)
+    if publisher is None:
+        return launch.wait(process)
+
+    words = [f"--{name}={one}" for name in ("select", "ignore") for one in getattr(args, name)]
+    with _early_forms.beside(publisher, words) as look:
+        return launch.wait(process, look)
 
 
 def _report(

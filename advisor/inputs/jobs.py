@@ -6,8 +6,8 @@ A `Job` is what one report is about: `job.run` (RunRecord or None), `job.traces`
 `.rank`, `.profile` path, `.lines` path or None, `.record` RankRecord or None), `job.health` (missing ranks, duplicates,
 files that were left aside and why) and `job.name` for people. Files that belong together: those that one run.json
 lists; those whose metadata says world_size > 1, distinct ranks, and overlapping time or exactly one of each rank; and,
-where metadata is silent, names that are equal but for `rank<N>`/`worker<N>`, with overlapping windows. All else is a job
-of its own.
+where metadata is silent, names that are equal but for `rank<N>`/`worker<N>`, with overlapping windows. All else is
+another job.
 
 `find` raises InputError (one line) when a path does not exist, a named file is no trace, or nothing is found.
 """
