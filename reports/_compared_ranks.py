@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.api import ComparedRank, ComparedRanks, RankGroup
+from advisor.api import ComparedRank, ComparedRanks, RankGroup, RankLinks, SlowLinks
 
 from . import _labels, _words
 
@@ -16,7 +16,7 @@ _WORTH_SAYING = 0.01
 
 
 def said(job: ComparedRanks) -> Iterator[str]:
-    """The ranks that others wait for, and the groups that take longer, one sentence each."""
+    """The ranks that others wait for, the groups that take longer, and the links that are slow, one sentence each."""
     least_us = max(_LATE_SHARE * job.step_us, job.uncertain_us or 0.0)
     late = [one for one in job.ranks if (one.awaited_us or 0.0) >= least_us]
     for one in sorted(late, key=lambda one: (-(one.awaited_us or 0.0), one.rank))[:_MOST_SAID]:
@@ -31,6 +31,21 @@ def said(job: ComparedRanks) -> Iterator[str]:
             f"{_labels.dimension(group.kind).name} {group.index} (ranks {_words.numbers(group.ranks)}) takes "
             f"{_words.time(group.more_us)} more per step than the median of the others{_most_in(group)}."
         )
+
+    slow = [(of, one) for of in job.links for one in of.slow]
+    for of, one_set in sorted(slow, key=lambda both: -both[1].more_us)[:_MOST_SAID]:
+        yield (
+            f"{_links(of, one_set)} send for {_words.time(one_set.sent_us)} per step, "
+            f"{_words.time(one_set.more_us)} longer than the median of the {of.sets - 1} other sets with equal "
+            "messages."
+        )
+
+
+def _links(of: RankLinks, one: SlowLinks) -> str:
+    ranks = f"ranks {_words.numbers(one.ranks)}"
+    if of.within is None:
+        return ranks.capitalize()
+    return f"Within node {one.nodes[0]}, {ranks}" if of.within else f"Between nodes, {ranks}"
 
 
 def _where(one: ComparedRank) -> str:

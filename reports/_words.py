@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from advisor.api import data_size, duration, duration_unit, significant
@@ -114,6 +114,10 @@ def metric(value: float, unit: str) -> str:
     return f"{say(value)}/s" if unit == "per_second" else say(value)
 
 
+# Numbers by name, such as one for each rank: of more the least and the most.
+_MOST_NAMED = 16
+
+
 def fact(name: str, value: Any) -> tuple[str, str]:
     """A piece of evidence as (what, value); the unit is the suffix of its name, two rising numbers are a range."""
     label, _, suffix = name.rpartition("_")
@@ -147,10 +151,16 @@ def plain(value: Any) -> str:
     if isinstance(value, (int, float)):
         return count(value)
     if isinstance(value, dict):
-        return ", ".join(f"{one_line(key)}: {plain(item)}" for key, item in value.items())
+        return _named(value)
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
         return ", ".join(short(plain(item)) for item in value)
     return one_line(value)
+
+
+def _named(values: Mapping[Any, Any]) -> str:
+    if len(values) > _MOST_NAMED and all(map(_is_number, values.values())):
+        return f"{count(min(values.values()))} to {count(max(values.values()))} ({count(len(values))} values)"
+    return ", ".join(f"{one_line(key)}: {plain(item)}" for key, item in values.items())
 
 
 def numbers(values: Iterable[int]) -> str:

@@ -9,7 +9,7 @@ from advisor.model.line_share import LineShare
 from advisor.model.memory import MemoryHolder, MemoryPeak, MemoryPoint, MemoryRelief
 from advisor.model.metrics import Counter, Metric, OpRow, Unit
 from advisor.model.modules import ModuleCost, ModuleTable
-from advisor.model.ranks import ComparedRank, ComparedRanks, DetailedRank, RankGroup, RankSummary
+from advisor.model.ranks import ComparedRank, ComparedRanks, DetailedRank, RankGroup, RankLinks, RankSummary, SlowLinks
 from advisor.model.report import SCHEMA, VERSION, Report
 from advisor.model.run_info import Health, RunInfo
 from advisor.model.savings import NOTHING_SHARE, Basis, Joint, ReplayCheck, Saving
@@ -54,6 +54,7 @@ __all__ = [
     "Outcome",
     "ProfiledWindow",
     "RankGroup",
+    "RankLinks",
     "RankSummary",
     "ReplayCheck",
     "Report",
@@ -65,6 +66,7 @@ __all__ = [
     "Saving",
     "Segment",
     "Severity",
+    "SlowLinks",
     "Source",
     "Speed",
     "Status",

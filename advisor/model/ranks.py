@@ -72,11 +72,43 @@ class RankGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class SlowLinks:
+    """A set of ranks that sends longer than its like. nodes: those that it is on; more_us: above their median."""
+
+    ranks: tuple[int, ...]
+    nodes: tuple[int, ...]
+    sent_us: float
+    more_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankLinks:
+    """Equally many sets of equally many ranks that send each other equal messages, µs per profiled step of each set.
+
+    within     whether each set is on one node; None if nodes are unknown
+    ranks      in each set;  sets: how many there are;  collectives: of each, per step
+    sent_us    median over the sets of the time from when the last rank joined a collective;  least_us, most_us: of any
+    slow       sets that stand out: above the others' median by enough for a finding, by half of it, and by more than
+               the clocks may be apart
+    """
+
+    within: bool | None
+    ranks: int
+    sets: int
+    collectives: float
+    sent_us: float
+    least_us: float
+    most_us: float
+    slow: tuple[SlowLinks, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ComparedRanks:
     """The ranks of a job compared, over the steps that all of them have.
 
     step_us       a profiled step of the reference rank
     groups        by kind and index, if there are at least two of a kind
+    links         sets of ranks that send equal messages, if there are at least three alike
     uncertain_us  remaining difference between the clocks of ranks; None if no collectives align them
     why           why it is not known which rank waits for which; empty if it is known
     """
@@ -87,6 +119,7 @@ class ComparedRanks:
     groups: tuple[RankGroup, ...] = ()
     uncertain_us: float | None = None
     why: str = ""
+    links: tuple[RankLinks, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from advisor.model import ComparedRank, ComparedRanks, RankGroup
+from advisor.model import ComparedRank, ComparedRanks, RankGroup, RankLinks, SlowLinks
+from advisor.ranks import links
 from advisor.ranks.deduct_waiting import WAITING
 from advisor.ranks.nodes import nodes
 from advisor.ranks.ranks import Ranks
@@ -40,7 +41,41 @@ def compared(
         groups=tuple(_groups(rows, parts, own, least_share * ranks.step_us)),
         uncertain_us=ranks.waiting.uncertain_us if ranks.waiting else None,
         why=ranks.why if waits is None else "",
+        links=tuple(_links(ranks, at, least_share * ranks.step_us)),
     )
+
+
+def _links(
+    ranks: Ranks,
+    at: tuple[int, ...] | None,
+    least_us: float,
+    *,
+    least_more: float = 0.5,  # of the others' median: sets that share a network differ by less
+) -> Iterator[RankLinks]:
+    """Sets of ranks that send equal messages: those within nodes first, then those between nodes."""
+    uncertain_us = ranks.waiting.uncertain_us if ranks.waiting else 0.0
+    found = sorted(links.alike(ranks, at), key=lambda one: (one[0] is False, len(one[1][0].ranks), one[1][0].ranks))
+    for within, senders in found:
+        sent = np.array([one.sent_us for one in senders])
+        # What its own collectives may seem longer by, where clocks are apart.
+        blurred_us = uncertain_us * senders[0].collectives
+        slow = []
+        for place, one in enumerate(senders):
+            usual = float(np.median(np.delete(sent, place)))
+            if one.sent_us - usual >= max(least_us, least_more * usual, blurred_us):
+                numbers = tuple(ranks.ranks[position] for position in one.ranks)
+                on = tuple(sorted({at[position] for position in one.ranks})) if at else ()
+                slow.append(SlowLinks(numbers, on, one.sent_us, one.sent_us - usual))
+        yield RankLinks(
+            within=within,
+            ranks=len(senders[0].ranks),
+            sets=len(senders),
+            collectives=senders[0].collectives,
+            sent_us=float(np.median(sent)),
+            least_us=float(sent.min()),
+            most_us=float(sent.max()),
+            slow=tuple(sorted(slow, key=lambda one: (-one.more_us, one.ranks))),
+        )
 
 
 def _row(

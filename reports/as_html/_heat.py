@@ -25,6 +25,8 @@ _LEVELS = (0.01, 0.03, 0.10, 0.30)
 # A part that takes less of every rank's step is in no column.
 _LEAST_PART = 0.005
 _UNKNOWN = "–"
+# So many slow sets of ranks are named in a row.
+_MOST_SLOW = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,19 @@ class Dimension:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkRow:
+    """Sets of ranks that send equal messages. where: within a node or between nodes; slow: those that stand out."""
+
+    where: str
+    sets: int
+    ranks: int
+    usual: str
+    least: str
+    most: str
+    slow: str
+
+
+@dataclass(frozen=True, slots=True)
 class Heat:
     """The map. unit: of all times; said: what stands out, one sentence each."""
 
@@ -81,6 +96,7 @@ class Heat:
     dimensions: tuple[Dimension, ...]
     no_mesh: bool
     why: str
+    links: tuple[LinkRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +140,23 @@ def heat(report: Report) -> Heat | None:
         dimensions=tuple(_dimensions(job)),
         no_mesh=not any(one.mesh for one in job.ranks),
         why=job.why,
+        links=tuple(_links(job)),
     )
+
+
+def _links(job: ComparedRanks) -> Iterator[LinkRow]:
+    for one in job.links:
+        slow = [f"ranks {_words.numbers(links.ranks)}" for links in one.slow[:_MOST_SLOW]]
+        slow += [f"{len(one.slow) - _MOST_SLOW} more"] if len(one.slow) > _MOST_SLOW else []
+        yield LinkRow(
+            where={True: "Within a node", False: "Between nodes", None: "Nodes unknown"}[one.within],
+            sets=one.sets,
+            ranks=one.ranks,
+            usual=_words.time_at(one.sent_us, job.step_us),
+            least=_words.time_at(one.least_us, job.step_us),
+            most=_words.time_at(one.most_us, job.step_us),
+            slow="; ".join(slow) or "none",
+        )
 
 
 def _times(job: ComparedRanks, ranks: Sequence[RankSummary]) -> Iterator[_Times]:

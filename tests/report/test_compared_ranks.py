@@ -59,7 +59,8 @@ def test_the_late_rank_is_the_one_that_others_wait_for(made: Any, compared: Comp
     assert (first.rank, first.more) == (late, "idle_input")
     assert first.more_us == pytest.approx(1e3 * made.LATE_MS, rel=0.01)
     assert first.awaited_us == pytest.approx(1e3 * made.LATE_MS, rel=0.01)
-    assert first.last_share == 1.0
+    # The sums within its node, half of its collectives, all join at once: there the first rank counts as the last.
+    assert first.last_share == 0.5
     assert {one.waits_for for one in rest} == {late}
     assert max(one.awaited_us or 0.0 for one in rest) == pytest.approx(0.0, abs=1.0)
 
@@ -72,6 +73,16 @@ def test_the_slow_node_stands_out_and_no_other(made: Any, compared: ComparedRank
     ]
     assert standing[0].more == "compute"
     assert standing[0].more_us == pytest.approx(1e3 * made.SLOW_MS, rel=0.01)
+
+
+def test_the_slow_links_stand_out_and_no_other(made: Any, compared: ComparedRanks) -> None:
+    (one,) = compared.links
+    usual_us = 1e3 * made.SENDS_MS
+    assert (one.within, one.ranks, one.sets, one.collectives) == (True, made.NODE, RANKS // made.NODE, 1.0)
+    assert (one.sent_us, one.least_us) == pytest.approx((usual_us, usual_us), rel=0.01)
+    (slow,) = one.slow
+    assert (slow.ranks, slow.nodes) == (tuple(made.link_ranks(RANKS)), (made.LINK_NODE,))
+    assert (slow.sent_us, slow.more_us) == pytest.approx((usual_us + 1e3 * made.LINK_MS, 1e3 * made.LINK_MS), rel=0.01)
 
 
 def test_places_in_the_mesh_are_those_of_the_layout(made: Any, compared: ComparedRanks) -> None:

@@ -66,14 +66,17 @@ def test_what_stands_out_is_said_with_its_numbers() -> None:
         "Rank 5 on node 1, last at 100 % of the collectives, makes other ranks wait, the longest of them 25 ms of each "
         "step. Most above the median rank: Waits for launches, by 20 ms.",
         "Node 1 (ranks 4-7) takes 9.8 ms more per step than the median of the others, most of it in: GPU computes.",
+        "Within node 1, ranks 4-7 send for 8 ms per step, 6 ms longer than the median of the 2 other sets with equal "
+        "messages.",
     ]
+    assert re.findall(r"<td>(ranks 4-7|none)</td>", page.partition("<h3>Links</h3>")[2]) == ["ranks 4-7", "none"]
 
 
 def test_equal_ranks_are_a_blank_map() -> None:
     report = fixtures.large_job()
     job = _compared(report)
     even = tuple(replace(one, own_us=5e4, waits_us=10.0, awaited_us=10.0, last_share=0.1) for one in job.ranks)
-    page = RENDER(replace(report, compared=replace(job, ranks=even, groups=())))
+    page = RENDER(replace(report, compared=replace(job, ranks=even, groups=(), links=())))
     at = _columns(page).index("Step")
     assert {level for row in _rows(page) for level, _ in row[at : at + 4]} == {""}
     assert "No rank or node stands out" in page
@@ -116,3 +119,4 @@ def test_the_terminal_and_markdown_say_the_same(name: str) -> None:
         "Rank 5 on node 1, last at 100 % of the collectives, makes other ranks wait, the longest of them 25 ms" in said
     )
     assert "Node 1 (ranks 4-7) takes 9.8 ms more per step" in said
+    assert "Within node 1, ranks 4-7 send for 8 ms per step, 6 ms longer" in said

@@ -26,11 +26,13 @@ from advisor.model import (
     OpRow,
     Outcome,
     RankGroup,
+    RankLinks,
     RankSummary,
     ReplayCheck,
     Report,
     RunInfo,
     Saving,
+    SlowLinks,
     Source,
     StepsSummary,
     Times,
@@ -226,7 +228,12 @@ def large_job(count: int = 12) -> Report:
         for node in range(count // 4)
         for slow in (node == SLOW_NODE,)
     )  # fmt: skip
-    compared = ComparedRanks(98_000.0, 5, rows, nodes, 3.0)
+    slow = SlowLinks(nodes[SLOW_NODE].ranks, (SLOW_NODE,), 8_000.0, 6_000.0)
+    links = (
+        RankLinks(True, 4, count // 4, 2.0, 2_000.0, 1_900.0, 8_000.0, (slow,)),
+        RankLinks(False, count // 4, 4, 1.0, 3_000.0, 2_900.0, 3_100.0),
+    )
+    compared = ComparedRanks(98_000.0, 5, rows, nodes, 3.0, links=links)
     table = ModuleTable(LATE, 5, folded=one.modules.folded if one.modules else ())
     details = (
         DetailedRank(0, ("least own work", "stages:0"), one.timeline, one.kernels, one.ops, one.lines, table),

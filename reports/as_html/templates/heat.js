@@ -20,7 +20,7 @@
     body.append(...rows.map(([row]) => row));
     for (const head of heads) head.removeAttribute("aria-sort");
     heads[at].setAttribute("aria-sort", order);
-    readout.textContent = `${rows.length} ranks, by ${names[at]}, ${order}. First: rank ${rows[0][0].cells[0].textContent}.`;
+    readout.textContent = `${rows.length.toLocaleString("en")} ranks, by ${names[at]}, ${order}. First: rank ${rows[0][0].cells[0].textContent}.`;
   };
   const names = heads.map((head, at) => {
     const name = head.textContent, button = document.createElement("button");
@@ -64,4 +64,6 @@
     const [to, column] = [Math.min(Math.max(next[0], 0), rows.length - 1), Math.min(Math.max(next[1], 0), last)];
     focus(rows[to].cells[column]);
   });
+  // Of so many rows that they are some screens high, those that stand out come first.
+  if (table.classList.contains("tiny")) sort(names.indexOf("Own work"));
 })();

@@ -5,11 +5,12 @@
 
 Each job is a loop of transformer-like layers (rows as in made_traces.py) with one all-reduce a step. The clock of every
 rank is off by up to a second. On one rank each batch comes LATE_MS late, and all others wait for it in the all-reduce.
-Ranks run on nodes of NODE; with `--pages` the kernels of the second of several take SLOW_MS longer. Process groups
-describe two pipeline stages, tensor parallelism within a node, and data parallelism over nodes (for the layout alone).
+Ranks run on nodes of NODE; with `--pages` the kernels of the second of several take SLOW_MS longer, and each node sums
+over its ranks at the start of a step, which takes the fourth LINK_MS longer. Process groups describe two pipeline stages,
+tensor parallelism within a node, and data parallelism over nodes (for the layout alone).
 `--pages` measures the page in place of the memory: its bytes, and whether it names the late rank and the slow node.
 `--dask TIMES` compares one and two local processes with two workers of dask (with tests/support on PYTHONPATH).
-`--forms N` reduces three of such ranks and multiplies them, with clocks of their own. Prints a Markdown table: CPU seconds
+`--forms N` reduces one of each kind of such ranks and multiplies them, with clocks of their own. Prints a Markdown table: CPU seconds
 and wall time of the whole process tree, the peak of its memory (proportional set size) and of the command's own process.
 """
 
@@ -34,8 +35,8 @@ from pathlib import Path
 from made_traces import HEAD, OPS, Clock, kernel_name, rows_of_op, us
 from reading import SAMPLE_SECONDS, _descendants, _pss, _started, measured
 
-LATE_MS, SLOW_MS, BETWEEN_MS, SENDS_MS = 40, 20, 1, 2
-NODE, STAGES, SLOW_NODE = 8, 2, 1
+LATE_MS, SLOW_MS, LINK_MS, BETWEEN_MS, SENDS_MS = 40, 20, 10, 1, 2
+NODE, STAGES, SLOW_NODE, LINK_NODE = 8, 2, 1, 3
 STEPS = 8
 # Bytes of text that a layer takes, forward and backward.
 _LAYER_BYTES = 4_300
@@ -43,8 +44,12 @@ _BASE_NS = 1_759_104_000_000_000_000
 _NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
-def body(megabytes: float, fetch_ms: int, compute_ms: int) -> str:
-    """The rows of a rank: what its batches and its kernels take longer, it waits less for the late one."""
+# What the batches, the kernels and the links within the node of a rank take longer, ms; -1 of links: it uses none.
+Kind = tuple[int, int, int]
+
+
+def body(megabytes: float, kind: Kind) -> str:
+    """The rows of a rank: what it takes longer, it waits less for the late one."""
     rng = random.Random(7)
     count = max(int(megabytes * 1e6 / STEPS / _LAYER_BYTES), 4)
     layers = [
@@ -53,17 +58,23 @@ def body(megabytes: float, fetch_ms: int, compute_ms: int) -> str:
     ]
     clock, parts = Clock(), []
     for number in range(STEPS):
-        parts += _step(clock, random.Random(number), layers, number, fetch_ms, compute_ms)
+        parts += _step(clock, random.Random(number), layers, number, kind)
     return "".join(parts)
 
 
 def _step(
-    clock: Clock, rng: random.Random, layers: list[tuple[str, str, str]], number: int, fetch_ms: int, compute_ms: int
+    clock: Clock, rng: random.Random, layers: list[tuple[str, str, str]], number: int, kind: Kind
 ) -> Iterator[str]:
-    start = clock.host
+    start, (fetch_ms, compute_ms, link_ms) = clock.host, kind
+    if link_ms >= 0:
+        arrives = start + 20_000
+        clock.host = arrives + (SENDS_MS + link_ms) * 1_000_000
+        yield from _all_reduce(clock, arrives, clock.host, number, within=True)
     fetch = 100_000 + fetch_ms * 1_000_000
-    yield _row("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "user_annotation", start, fetch, clock)
-    clock.host = clock.device = start + fetch
+    yield _row(
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "user_annotation", clock.host, fetch, clock
+    )
+    clock.host = clock.device = clock.host + fetch
     for op, kernel, dims in layers:
         yield from rows_of_op(clock, rng, op, kernel, dims, 4001)
     for op, kernel, dims in reversed(layers):
@@ -72,7 +83,7 @@ def _step(
         clock.host = clock.device = max(clock.host, clock.device)
         yield from _kernel(clock, compute_ms * 1_000_000)
     arrives = max(clock.host, clock.device) + 20_000
-    ends = arrives + (SENDS_MS + LATE_MS - fetch_ms - compute_ms) * 1_000_000
+    ends = arrives + (SENDS_MS + LATE_MS - fetch_ms - compute_ms - max(link_ms, 0)) * 1_000_000
     yield from _all_reduce(clock, arrives, ends, number)
     yield _row(f"ProfilerStep#{number}", "user_annotation", start, ends - start, clock)
     clock.host = ends + BETWEEN_MS * 1_000_000
@@ -101,7 +112,8 @@ def _kernel(clock: Clock, dur: int) -> Iterator[str]:
     clock.host = clock.device = clock.host + 5_000 + dur
 
 
-def _all_reduce(clock: Clock, arrives: int, ends: int, number: int) -> Iterator[str]:
+def _all_reduce(clock: Clock, arrives: int, ends: int, number: int, within: bool = False) -> Iterator[str]:
+    size, name, what = ("NODE", "NODEGROUP", "mesh_tp") if within else ("WORLD", "0", "default_pg")
     clock.correlation += 1
     clock.external += 1
     yield (
@@ -111,8 +123,8 @@ def _all_reduce(clock: Clock, arrives: int, ends: int, number: int) -> Iterator[
         f'  {{\n    "ph": "X", "cat": "kernel", "name": "{_NCCL}", "pid": 0, "tid": 16,\n'
         f'    "ts": {us(arrives)}, "dur": {us(ends - arrives)},\n    "args": {{\n      "External id": {clock.external}, '
         f'"device": 0, "context": 1, "stream": 16, "correlation": {clock.correlation}, "Collective name": "allreduce", '
-        f'"In msg nelems": 25000000, "Out msg nelems": 25000000, "Group size": WORLD, "dtype": "BFloat16", '
-        f'"Process Group Name": "0", "Process Group Description": "default_pg", "Seq": {number}\n    }}\n  }},\n'
+        f'"In msg nelems": 25000000, "Out msg nelems": 25000000, "Group size": {size}, "dtype": "BFloat16", '
+        f'"Process Group Name": "{name}", "Process Group Description": "{what}", "Seq": {number}\n    }}\n  }},\n'
     )
 
 
@@ -126,6 +138,11 @@ def slow_ranks(ranks: int) -> range:
     return range(SLOW_NODE * NODE, (SLOW_NODE + 1) * NODE) if ranks >= 3 * NODE else range(0)
 
 
+def link_ranks(ranks: int) -> range:
+    """The ranks of the node whose links are slow, none where there are fewer than four nodes."""
+    return range(LINK_NODE * NODE, (LINK_NODE + 1) * NODE) if ranks >= 4 * NODE else range(0)
+
+
 def groups(rank: int, ranks: int) -> list[dict[str, object]]:
     """`pg_config` of a rank: (stage, data, tensor) with tensor innermost, as torch writes it."""
     sizes = {"pp": STAGES, "dp": ranks // STAGES // NODE, "tp": NODE}
@@ -136,7 +153,8 @@ def groups(rank: int, ranks: int) -> list[dict[str, object]]:
         if size > 1 and ranks % (STAGES * NODE) == 0:
             first = rank - rank // inner % size * inner
             members = list(range(first, first + size * inner, inner))
-            made.append({"pg_name": str(number), "pg_desc": f"mesh_{name}", "pg_size": size, "ranks": members})
+            named = f"tp{first}" if name == "tp" else str(number)
+            made.append({"pg_name": named, "pg_desc": f"mesh_{name}", "pg_size": size, "ranks": members})
     return made
 
 
@@ -145,37 +163,42 @@ def trace_name(rank: int, ns: int) -> str:
     return f"node{rank // NODE}_{4000 + rank}.{ns}.pt.trace.json"
 
 
-def kind_of_rank(rank: int, ranks: int, *, slow: bool) -> tuple[int, int]:
-    """What the batches and the kernels of a rank take longer, ms."""
-    return (LATE_MS if rank == late_rank(ranks) else 0, SLOW_MS if slow and rank in slow_ranks(ranks) else 0)
+def kind_of_rank(rank: int, ranks: int, *, slow: bool) -> Kind:
+    """What a rank takes longer."""
+    links = -1 if not slow else LINK_MS if rank in link_ranks(ranks) else 0
+    return (LATE_MS if rank == late_rank(ranks) else 0, SLOW_MS if slow and rank in slow_ranks(ranks) else 0, links)
 
 
 def write_job(folder: Path, ranks: int, megabytes: float, *, slow: bool = False) -> int:
     """Writes a job, with a slow node or without; returns the number of its late rank."""
-    texts: dict[tuple[int, int], bytes] = {}
+    texts: dict[Kind, bytes] = {}
     for rank in range(ranks):
         kind = kind_of_rank(rank, ranks, slow=slow)
         if kind not in texts:
-            texts[kind] = body(megabytes, *kind).replace("WORLD", str(ranks)).encode()
+            texts[kind] = body(megabytes, kind).replace("WORLD", str(ranks)).replace("NODE,", f"{NODE},").encode()
         clock_ns = _BASE_NS + (rank * 7_919_131) % 10**9
         said = f'"rank": {rank}, "world_size": {ranks}, "pg_config": {json.dumps(groups(rank, ranks))}'
         head = HEAD.replace('"rank": 0, "world_size": 2', said).replace(str(_BASE_NS), str(clock_ns))
         tail = '  {"name": "process_name", "ph": "M", "ts": 1000000000000.000, "pid": 4001, "tid": 0, "args": {"name": "python"}}\n]}\n'
-        (folder / trace_name(rank, clock_ns)).write_bytes(head.encode() + texts[kind] + tail.encode())
+        rows = texts[kind].replace(b"NODEGROUP", f"tp{rank // NODE * NODE}".encode())
+        (folder / trace_name(rank, clock_ns)).write_bytes(head.encode() + rows + tail.encode())
     return late_rank(ranks)
 
 
 def write_forms(folder: Path, ranks: int, *, slow: bool = False) -> int:
-    """Writes so many reduced forms, made of three; returns the number of the late rank."""
+    """Writes so many reduced forms, made of one of each kind; returns the number of the late rank."""
+    import numpy as np
+
     from advisor.engine import reduced_form
     from advisor.ranks.rank_mesh import mesh_places
     from advisor.trace.meta import Group
 
-    small = 3 * NODE
+    small = 4 * NODE
+    needed = (0, SLOW_NODE * NODE, LINK_NODE * NODE, late_rank(small))
     with tempfile.TemporaryDirectory() as traces, tempfile.TemporaryDirectory() as reduced:
         write_job(Path(traces), small, 2.0, slow=slow)
         for path in Path(traces).iterdir():
-            if int(path.name.partition("_")[2].partition(".")[0]) - 4000 not in (0, SLOW_NODE * NODE, late_rank(small)):
+            if int(path.name.partition("_")[2].partition(".")[0]) - 4000 not in needed:
                 path.unlink()
         subprocess.run([sys.executable, "-m", "advisor", "reduce", traces, "-o", reduced, "-q"], check=True)
         read = [reduced_form.decode(path.read_bytes(), path) for path in sorted(Path(reduced).iterdir())]
@@ -190,7 +213,8 @@ def write_forms(folder: Path, ranks: int, *, slow: bool = False) -> int:
             start_ns=facts.talks.start_ns + off,
             end_ns=facts.talks.end_ns + off,
             asked_ns=facts.talks.asked_ns + off,
-            members=facts.talks.members * 0 + ranks,
+            group=tuple("0" if name == "0" else f"tp{rank // NODE * NODE}" for name in facts.talks.group),
+            members=np.array([ranks if name == "0" else NODE for name in facts.talks.group], np.int64),
         )
         listed = [Group(str(g["pg_name"]), str(g["pg_desc"]), tuple(g["ranks"])) for g in groups(rank, ranks)]  # type: ignore[arg-type]
         moved = replace(
@@ -266,10 +290,13 @@ def page_row(name: str, folder: Path, late: int, workers: int, say: Path) -> str
     slow = [one["ranks"] for one in job["groups"] if one["stands_out"]]
     node = list(slow_ranks(len(report["ranks"])))
     right = slow == ([node] if node else [])
+    links = [one["ranks"] for of in job["links"] for one in of["slow"]]
+    node = list(link_ranks(len(report["ranks"])))
+    of_links = "yes" if links == ([node] if node else []) else "NO"
     return (
         f"| {name} | {cost.cpu_s:.1f} | {cost.wall_s:.1f} | {len(page) / 1e3:.0f} KB | {len(data) / 1e3:.0f} KB | "
         f"{len(report['details']) + 1} | {'yes' if top == late else 'NO'} | "
-        f"{('yes' if node else 'yes, none') if right else 'NO'} |\n"
+        f"{'yes' if right else 'NO'} | {of_links} |\n"
     )
 
 
@@ -317,7 +344,7 @@ def dask_rows(name: str, folder: Path, say: Path, times: int) -> Iterator[str]:
 
 _DASK = "| job | read by | CPU s | wall s | peak memory of the command's own process | same report |\n"
 _TABLE = "| job | workers | CPU s | wall s | CPU ms a rank | peak memory | of the command's own process | late rank found |\n"
-_PAGES = "| job | CPU s | wall s | page | report.json | ranks in full | late rank on top | slow node alone |\n"
+_PAGES = "| job | CPU s | wall s | page | report.json | ranks in full | late rank on top | slow node alone | slow links alone |\n"
 
 
 def main() -> None:
