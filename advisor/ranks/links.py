@@ -48,8 +48,8 @@ def alike(ranks: Ranks, node: Sequence[int] | None) -> Iterator[tuple[bool | Non
         steps = len(ranks.steps)
         sender = Sender(members, sent_us / steps, messages.total() / steps)
         found[within, len(members), frozenset(messages.items())].append(sender)
-    for (within, _, messages), senders in found.items():
-        if len(senders) >= _FEWEST and messages:
+    for (within, _, sent), senders in found.items():
+        if len(senders) >= _FEWEST and sent:
             yield within, senders
 
 
