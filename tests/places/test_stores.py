@@ -154,6 +154,14 @@ def test_what_is_absent(store: Store) -> None:
         load(f"{store.address}/absent.json")
 
 
+def test_an_empty_bucket_and_an_empty_folder_are_one_line(s3: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    s3.system.mkdirs("empty", exist_ok=True)
+    for address, says in {"s3://empty": "no trace in it", "s3://empty/job/": "no such file or folder"}.items():
+        assert main(["analyze", address]) == 4
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert says in line
+
+
 def test_a_file_that_is_replaced_while_it_is_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     address = store.put("t.json", made.text(made.rows(2000)).encode())
     fetched = remote._Blocks._fetched
