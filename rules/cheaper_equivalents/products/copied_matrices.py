@@ -32,7 +32,9 @@ from ...shared._examples import node, op, two_steps
 from ...shared._words import count
 from .._equivalent import Equivalent, worth
 
-# Copies that are less of the numbers than this are not what the product takes.
+# Vectors for each copy, at most, as measured: with more of them a copy is less of what the product takes.
+_MOST_VECTORS = 4
+# Nor is it where copies are not this many times the other numbers.
 _LEAST_OF_NUMBERS = 2
 # Measured shares that go: of matrices of at least so many numbers with so many copies.
 _SHARES = (
@@ -88,11 +90,16 @@ def _copied(left: Shape, right: Shape) -> tuple[int, int, tuple[float, float]] |
     pairs = zip_longest(reversed(left[:-2]), reversed(right[:-2]), fillvalue=1)
     products = math.prod(max(a, b) for a, b in pairs)
     result = products * left[-2] * right[-1]
-    for mine, other in ((left, right), (right, left)):
+    for mine, other, vectors in ((left, right, right[-1]), (right, left, left[-2])):
         matrices, size = math.prod(mine[:-2]), mine[-2] * mine[-1]
         copies = products // max(matrices, 1)
         share = next((share for least, many, share in _SHARES if size >= least and copies >= many), None)
-        if share and matrices > 1 and products * size >= _LEAST_OF_NUMBERS * (math.prod(other) + result):
+        if (
+            share
+            and matrices > 1
+            and vectors <= _MOST_VECTORS
+            and products * size >= _LEAST_OF_NUMBERS * (math.prod(other) + result)
+        ):
             return matrices, copies, share
     return None
 
@@ -113,8 +120,8 @@ EXAMPLES = [
     Example("each sample has matrices of its own", _drawn([1024, 4, 32, 32], [1024, 4, 32, 1]), saves_us=None),
     Example("one matrix for all: it is not copied", _drawn([1, 32, 32], [1024, 32, 1]), saves_us=None, near_miss=True),
     Example(
-        "many columns: the copies are few beside them",
-        _drawn([4, 32, 32], [1024, 4, 32, 64]),
+        "sixteen vectors for each copy: what that takes was not measured",
+        _drawn([4, 128, 128], [1024, 4, 128, 16]),
         saves_us=None,
         near_miss=True,
     ),
