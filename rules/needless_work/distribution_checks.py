@@ -27,7 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.api import (
+    BACKWARD,
+    D2H_PAGEABLE,
+    ELEMENTWISE,
     FORWARD,
+    GEMM,
     Drawing,
     Ev,
     Events,
@@ -45,7 +49,7 @@ from advisor.api import (
 
 from ..shared._examples import op
 from ..shared._places import place
-from ..shared._words import count, each_step
+from ..shared._words import each_step, plural
 
 Ints = npt.NDArray[np.int64]
 
@@ -61,7 +65,6 @@ _COMPARES = frozenset(
     )
 )
 _CLAIMS = ("forward", "other_ops", "host")
-_ON_DEVICE = ("compute", "idle_sync", "idle_launch", "idle_host")
 _MOST_NAMED = 3
 _HOW = "low: the checks' ops and the Python between them; high: all up to the ops before and after them"
 _FIX = Fix(
@@ -89,27 +92,24 @@ def check(
         np.where(first > 0, events.end_ns[outer[around[0]]], events.start_ns[outer[first]]),
         np.where(last + 1 < len(outer), events.start_ns[outer[around[1]]], events.end_ns[outer[last]]),
     )
-    rows = np.concatenate([outer[low : high + 1] for low, high in zip(first, last, strict=True)])
-    claims = _ON_DEVICE if price.on_device else _CLAIMS
-    if price.on_device:
-        gone = [edits.remove(rows)]
-        saving = price.saving(gone, gone, claims, "the step without these ops, their kernels and waits")
-    else:
-        saving = price.divided([edits.remove_time(narrow)], [edits.remove_time(wide)], claims, _HOW)
-    if saving.high_us < min_share * price.scale.step_us:
-        return
     spent_us, times = price.ops.steps.per_step_us(total(narrow)), len(first) / price.ops.steps.count
+    saving = None  # on a device: the waits are those of sync-in-loop, and the rest no GPU has confirmed
+    if not price.on_device:
+        saving = price.divided([edits.remove_time(narrow)], [edits.remove_time(wide)], _CLAIMS, _HOW)
+    if (saving.high_us if saving else price.scale.scaled(spent_us)) < min_share * price.scale.step_us:
+        return
     where = _lines(lines, outer[last])
     yield Finding(
         message=(
-            f"Distributions check their arguments{place(next(iter(where), None))}, {count(times)} checks in each step: "
-            f"{each_step(price, spent_us)}."
+            f"Distributions check their arguments{place(next(iter(where), None))}, {plural(times, 'check')} in each "
+            f"step: {each_step(price, spent_us)}."
         ),
         saving=saving,
         where=where,
         facts={"checks": times, "spent_us": spent_us},
         fix=_FIX,
-        claims=claims,
+        claims=_CLAIMS if saving else (),
+        at_most="high" if saving else "low",
     )
 
 
@@ -166,6 +166,27 @@ EXAMPLES = [
         _drawn(R=op("logical_not", [64]), B=FORWARD),
         saves_us=None,
         near_miss=True,
+    ),
+    Example(
+        "beside a GPU, whose answer the host waits for",
+        draw(
+            """
+            step   [1                                ][2                                ]
+            cpu    [F ][G][A][R           ][B    ]    [F ][G][A][R           ][B    ]
+            gpu 7   [K           ][E][E]  [C][K   ]    [K           ][E][E]  [C][K   ]
+            """,
+            us=100,
+            F=FORWARD,
+            G=op("gt", [64, 6], [], launches="kernel"),
+            A=op("_is_all_true", [64, 6], launches="kernel"),
+            R=Ev("aten::is_nonzero", launches="memcpy", blocks=True),
+            B=BACKWARD,
+            K=GEMM,
+            E=ELEMENTWISE,
+            C=D2H_PAGEABLE,
+        ),
+        saves_us="unknown",
+        says=("1 check in each step",),
     ),
     Example("distributions whose checks are off", _drawn(A=FORWARD, R=FORWARD, B=FORWARD), saves_us=None),
 ]
