@@ -66,7 +66,7 @@ _COMPARES = frozenset(
 )
 _CLAIMS = ("forward", "other_ops", "host")
 _MOST_NAMED = 3
-_HOW = "low: the checks' ops and the Python between them; high: all up to the ops before and after them"
+_HOW = "low: the checks' ops and the Python between them; high: up to the ops before and after them, no longer than the check itself"
 _FIX = Fix(
     "Turn the checks off once the script works",
     "exact",
@@ -86,12 +86,13 @@ def check(
     first, last = _checks(events, outer)
     if not len(first):
         return
-    narrow = union(events.start_ns[outer[first]], events.end_ns[outer[last]])
-    around = np.maximum(first - 1, 0), np.minimum(last + 1, len(outer) - 1)
-    wide = union(
-        np.where(first > 0, events.end_ns[outer[around[0]]], events.start_ns[outer[first]]),
-        np.where(last + 1 < len(outer), events.start_ns[outer[around[1]]], events.end_ns[outer[last]]),
-    )
+    starts, ends = events.start_ns[outer[first]], events.end_ns[outer[last]]
+    before = events.end_ns[outer[np.maximum(first - 1, 0)]]
+    after = events.start_ns[outer[np.minimum(last + 1, len(outer) - 1)]]
+    # What Python does beyond a check's own length before or after it is something else.
+    early = np.where(first > 0, np.maximum(before, 2 * starts - ends), starts)
+    late = np.where(last + 1 < len(outer), np.minimum(after, 2 * ends - starts), ends)
+    narrow, wide = union(starts, ends), union(np.minimum(early, starts), np.maximum(late, ends))
     spent_us, times = price.ops.steps.per_step_us(total(narrow)), len(first) / price.ops.steps.count
     saving = None  # on a device: the waits are those of sync-in-loop, and the rest no GPU has confirmed
     if not price.on_device:
