@@ -66,7 +66,7 @@ _COMPARES = frozenset(
 )
 _CLAIMS = ("forward", "other_ops", "host")
 _MOST_NAMED = 3
-_HOW = "low: the checks' ops and the Python between them; high: up to the ops before and after them, no longer than the check itself"
+_HOW = "low: the checks' ops and the Python between them; high: with as much around them, up to the next ops"
 _FIX = Fix(
     "Turn the checks off once the script works",
     "exact",
