@@ -7,8 +7,6 @@ import numpy as np
 from advisor.api import Category, Price, dims_of, sizes
 
 _READS = ("aten::index", "aten::diagonal", "aten::sum", "aten::einsum")
-# (batch, outputs, batch, inputs)
-_DIMENSIONS, _BATCHES = 4, (0, 2)
 # Below, two sizes that are equal by chance are likely.
 _LEAST_BATCH = 4
 
@@ -19,9 +17,11 @@ def read_apart(price: Price) -> set[tuple[int, int]]:
     rows = np.flatnonzero(events.of(Category.CPU_OP) & events.exactly(*_READS) & (events.dims >= 0))
     of_dims = dict(zip(events.dims[rows].tolist(), rows.tolist(), strict=True))
     shapes = [sizes(dims_of(events, row), 0) for row in of_dims.values()]
-    first, again = _BATCHES
-    return {
-        (shape[first], shape[1])
-        for shape in shapes
-        if len(shape) == _DIMENSIONS and shape[first] == shape[again] >= _LEAST_BATCH
-    }
+    return {known for shape in shapes if (known := _between_samples(shape))}
+
+
+def _between_samples(shape: tuple[int, ...]) -> tuple[int, int] | None:
+    """Of (batch, outputs, batch, inputs …) batch and outputs; of (batch, batch, inputs …) there is one output."""
+    if len(shape) > 3 and shape[0] == shape[2] >= _LEAST_BATCH:
+        return shape[0], shape[1]
+    return (shape[0], 1) if len(shape) > 2 and shape[0] == shape[1] >= _LEAST_BATCH else None

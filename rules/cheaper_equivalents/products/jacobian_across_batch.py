@@ -1,8 +1,9 @@
 """A Jacobian between all samples of a batch is computed for each sample's part.
 
 ## What it looks at
-A tensor of shape (batch, outputs, batch, inputs) of which an index, a diagonal or a sum takes one place of the batch's
-two, and backward passes that go through one graph as often as the batch has outputs in all.
+A tensor of shape (batch, outputs, batch, inputs), or (batch, batch, inputs) for a single output, of which an index, a
+diagonal or a sum takes one place of the batch's two, and backward passes that go through one graph as often as the
+batch has outputs in all.
 
 ## Why it costs time
 `torch.autograd.functional.jacobian` runs a backward pass for each output of each sample, and each pass goes through the
@@ -51,6 +52,13 @@ _FIX = Fix(
     "own = torch.func.vmap(torch.func.jacrev(function))(x)  # function: of one sample",
 )
 
+_FIX_OF_ONE = Fix(
+    "Take the gradient of the sum over the batch",
+    "numerics",
+    "own = torch.diagonal(jacobian(energy, x), dim1=0, dim2=1)  # energy: a number for each sample",
+    "own = torch.autograd.grad(energy(x).sum(), x)[0]  # create_graph=True where it is part of the loss",
+)
+
 
 def check(
     price: Price,
@@ -59,7 +67,7 @@ def check(
     min_share: float = 0.03,  # a function to rewrite for one sample, which less than 3 % of the step does not justify
 ) -> Iterator[Finding]:
     rows, times = times_gone_through(price.ops.events, price.ops.steps)
-    parts, batches, passes = [], [], 0
+    parts, batches, passes, most = [], [], 0, 0
     for batch, outputs in sorted(read_apart(price)):
         # The training goes through the graph once more where the Jacobian is part of its loss.
         mine = rows[(times == batch * outputs) | (times == batch * outputs + 1)]
@@ -69,7 +77,7 @@ def check(
         every = np.unique(np.concatenate((mine, backward_of(price.ops.events, inside))))
         parts.append((every, 1 - 1 / batch, 1 - 1 / batch))
         batches.append(batch)
-        passes = max(passes, batch * outputs)
+        passes, most = max(passes, batch * outputs), max(most, outputs)
     if not parts:
         return
     one = Equivalent(
@@ -83,7 +91,7 @@ def check(
             f"A Jacobian between all {max(batches)} samples of a batch is computed{known.at} in {count(passes)} "
             f"backward passes, and only each sample's own part of it is read: {known.spent}.",
             {"batch": max(batches), "passes": passes, "spent_us": known.spent_us},
-            _FIX,
+            _FIX if most > 1 else _FIX_OF_ONE,
         )
 
 
@@ -108,6 +116,13 @@ EXAMPLES = [
         saves_us=(2500, 3200),
         says=("all 4 samples", "8 backward passes"),
         fixes=("of each sample by itself",),
+    ),
+    Example(
+        "an energy of each sample: one output",
+        _drawn([8, 8, 6, 3], 8, "diagonal"),
+        saves_us=(3200, 3600),
+        says=("all 8 samples", "8 backward passes"),
+        fixes=("gradient of the sum",),
     ),
     Example("a sum takes each sample's own part", _drawn([4, 2, 4, 3], 8, "sum"), saves_us=(2500, 3200)),
     Example("one pass for each output", _drawn([4, 2, 3], 2), saves_us=None),
