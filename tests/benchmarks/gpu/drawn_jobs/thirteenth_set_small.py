@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .eleventh_set_rows import FILL, Roofline, elementwise, foreach, kernel, node
+from .eleventh_set_rows import FILL, Roofline, elementwise, foreach, kernel
 from .eleventh_set_small import encoder
 from .layers import Card, Tape, back, dense, fused_adamw, norm
+from .seventh_set import NODE
 from .tenth_set import CUTLASS
 from .tenth_set import RTX4090 as ADA
 from .thirteenth_set_rows import as_graph, waited_copy
@@ -119,22 +120,25 @@ def looped(rt: Framed, tape: Tape, sizes: tuple[int, int, int, int], one: float,
     held, every = [batch, inner, states], [batch, inner, length, states]
     for name in ("exp", "mul"):
         elementwise(rt, tape, ADA, name, every, back=((name, 3),))
-    for _ in range(length):
+    for at in range(length):
         numbers = {}
         for place, name in enumerate(("select", "mul", "select", "add", "select", "bmm")):
             run = () if name == "select" else ((kernel(name, 3), (3 if name != "bmm" else 1.2) * one),)
             dims = (every,) if name == "select" else (held, held)
             numbers[place] = rt.op(f"aten::{name}", run=run, dims=dims, gap=5, us=3, graph=True)
 
-        def backward(numbers: dict[int, int] = numbers) -> None:
+        def backward(numbers: dict[int, int] = numbers, at: int = at) -> None:
             rt.grad("BmmBackward0", numbers[5], "aten::bmm", run=((ADA.names[1], 1.4 * one),) * 2, dims=(held, held))
             rt.grad("AddBackward0", numbers[3], "aten::add", run=((kernel("add", 3), 3 * one),), dims=(held, held))
             for place in (2, 0):
-                with node(rt, "SelectBackward0", numbers[place]), rt.span("aten::select_backward"):
-                    rt.op("aten::zeros", "aten::zero_", "aten::fill_", run=((FILL, whole),), gap=1, dims=(every,))
-                    rt.op("aten::copy_", run=((kernel("copy", 2), 2 * one),), gap=1, dims=(held, held))
-                run = ((kernel("add", 3), 3 * whole),)
-                rt.op("aten::add_", run=run, gap=1, dims=(every, every))
+                with rt.span(f"{NODE}SelectBackward0", us=5, **{"Sequence number": numbers[place], "Fwd thread id": 1}):
+                    given = {"Concrete Inputs": ["", str(every), "2", str(at)]}
+                    with rt.span("SelectBackward0", us=3), rt.span("aten::select_backward", **given):
+                        run = ((FILL, whole),)
+                        rt.op("aten::zeros", "aten::zero_", "aten::fill_", run=run, gap=1, dims=(every,))
+                        rt.op("aten::copy_", run=((kernel("copy", 2), 2 * one),), gap=1, dims=(held, held))
+                    run = ((kernel("add", 3), 3 * whole),)
+                    rt.op("aten::add_", run=run, gap=1, dims=(every, every))
             rt.grad("MulBackward0", numbers[1], "aten::mul", run=((kernel("mul", 3), 3 * one),) * 2, dims=(held, held))
 
         tape.append(backward)
