@@ -52,8 +52,8 @@ class Detailed:
     __slots__ = ("_kept", "_looked_at")
 
     # Products, convolutions, attention and normalisation: sizes of inputs alone do not tell what they do; nor do they
-    # tell of joined tensors which of them are expanded, or which part of a tensor a gradient is of. Of all ops the texts
-    # would cost a tenth of the time of reading.
+    # tell of joined tensors which of them are expanded, or of which part a gradient is. Of all ops the texts would cost
+    # a tenth of the time of reading.
     _NAMES = re.compile("mm|linear|matmul|conv|attention|norm|c10d::(?:send|recv_)|::cat$|::(?:select|slice)_backward$")
 
     def __init__(self) -> None:

@@ -44,6 +44,7 @@ from advisor.api import (
     GpuIdle,
     IdleGroup,
     Intervals,
+    OptimizerWork,
     Price,
     Saving,
     Scale,
@@ -60,6 +61,7 @@ from advisor.api import (
 
 from ..shared._allocator import allocator_calls
 from ..shared._compiled_regions import pieces_of
+from ..shared._host_updates import host_updates
 from ..shared._words import percent
 from ._waits import IDLE, Waits
 
@@ -77,15 +79,15 @@ _PINS = ("aten::pin_memory", "aten::_pin_memory")
 def check(
     idle: GpuIdle,
     busy: GpuBusy,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     waits: Waits | None,
+    work: OptimizerWork | None,
     *,
     min_share: float = 0.03,  # below 3 % of the step a saving is within the noise between steps
 ) -> Iterator[Finding]:
-    breakdown, step_us = price.breakdown, steps.step_us
-    others = _of_others(price)
+    breakdown, steps, scale = price.breakdown, price.ops.steps, price.scale
+    step_us = steps.step_us
+    others = _of_others(price, work)
     host_us = breakdown.us("idle_host") - breakdown.us_in("idle_host", others)
     busy_us = busy.share * steps.step_us
     named_us = 0.0
@@ -150,12 +152,14 @@ def _of_the_loop(price: Price, group: IdleGroup, spans: Intervals) -> bool:
     return bool(longest >= total(steps.recorded) / steps.count)
 
 
-def _of_others(price: Price) -> Intervals:
-    """Calls of the allocator, collectives on the host, ways between compiled regions: rules of their own tell them."""
+def _of_others(price: Price, work: OptimizerWork | None) -> Intervals:
+    """What rules of their own tell: calls of the allocator, collectives and updates of weights on the host, ways
+    between compiled regions.
+    """
     events = price.ops.events
     calls = events.covered(allocator_calls(events) | host_collectives(events))
     pieces = pieces_of(price)
-    both = np.concatenate((calls, pieces[1])) if pieces is not None else calls
+    both = np.concatenate((calls, host_updates(price, work), *([] if pieces is None else [pieces[1]])))
     return union(both[:, 0], both[:, 1])
 
 
@@ -255,7 +259,7 @@ def _rest(rest_us: float, idle: GpuIdle, breakdown: Breakdown, step_us: float, s
     seen = f"{duration(scale.scaled(rest_us))} of each step ({percent(rest_us / step_us)})"
     if unknown_us > rest_us / 2:
         why = "and the trace does not show why: it has no host events there"
-    elif largest and largest.where:
+    elif largest and (largest.where or largest.host not in _NAMELESS):
         why = f"while the host does many short pieces of work, the largest {_what(largest.where, largest.host)}"
     else:
         why = "while the host runs Python that the trace does not name; capture with `advisor run` to see which lines"

@@ -6,7 +6,8 @@ Optimizer steps whose ops run once per parameter, neither as `_foreach_` ops (al
 
 ## Why it costs time
 Adam needs about ten small ops per parameter. On a GPU each is a launch that takes longer than its kernel; on a CPU
-each reads and writes the parameter and its state again.
+each reads and writes the parameter and its state again. Where parameters are offloaded to the host, as FSDP's
+`CPUOffloadPolicy` does, the GPU waits for that.
 
 ## How to fix it
 `fused=True` in the optimizer's constructor: the whole update of a parameter in one pass, on GPUs and, since PyTorch
@@ -39,6 +40,7 @@ from advisor.api import (
     Ev,
     Example,
     Finding,
+    GpuIdle,
     KernelWork,
     Missing,
     Optimizer,
@@ -51,10 +53,12 @@ from advisor.api import (
     duration,
 )
 
+from ..shared._host_updates import host_updates
 from ..shared._listed import as_lists
 from ..shared._places import made_at
 from ..shared._words import count, percent
 from ._fused_steps import kept_share
+from ._on_the_host import ON_THE_HOST, updates_on_the_host
 from ._own_updates import LISTS, fused_fix, own_update
 from .foreach_optimizer import FUSED, kept_passes
 
@@ -78,6 +82,7 @@ def check(
     kernels: KernelWork | None,
     facts: OptimizerFacts | None,
     settings: Settings | None,
+    idle: GpuIdle | None,
     *,
     min_share: float = 0.05,  # many training loops have it; below 5 % of the step it is not what makes them slow
 ) -> Iterator[Finding]:
@@ -89,6 +94,14 @@ def check(
     known = next((one for one in facts.optimizers if one.name == work.name), None) if facts else None
     own = own_update(price, work)
     if own and not breakdown.on_device:
+        return
+    on_host = host_updates(price, work)
+    if len(on_host) and idle is not None and not own:
+        saved = _saved(work, known, facts, settings, len(work.rows) / steps.count)
+        fix = fused_fix(work.name, known, on_device=False)
+        for found in updates_on_the_host(price, work, idle, on_host, saved, fix):
+            if found.saving is not None and found.saving.high_us >= min_share * scale.step_us:
+                yield found
         return
     claims: tuple[str, ...] = ("optimizer",)
     ahead = False
@@ -177,6 +190,7 @@ _STEPS = """
     cpu                [A          ]               [A          ]
     """
 EXAMPLES = [
+    *ON_THE_HOST,
     Example(
         "AdamW on a CPU, op by op",
         draw(_STEPS, us=100, O=_ADAM, A=_UPDATES, F=FORWARD, B=BACKWARD),

@@ -23,9 +23,10 @@ class HostActivity(Struct, frozen=True, eq=False):
 
     known     from the first to the last op or runtime call: outside nothing is known of the host
     python    stretches of 100 µs or more in `known` in which none of them was in an op or runtime call
-    cpu_work  ops of a millisecond or more that launched no device work, and runtime calls as long that do not wait for
-              the device (staging of pageable memory), of 100 µs where they launch nothing (allocations, loading of
-              modules). A copy from the device waits for it, and for what was queued before, however few bytes it has
+    cpu_work  ops, and steps of an optimizer, of a millisecond or more that launched no device work, and runtime calls
+              as long that do not wait for the device (staging of pageable memory), of 100 µs where they launch nothing
+              (allocations, loading of modules). A copy from the device waits for it, and for what was queued before,
+              however few bytes it has
     """
 
     known: Intervals
@@ -53,7 +54,7 @@ class HostActivity(Struct, frozen=True, eq=False):
             known=known,
             python=quiet[quiet[:, 1] - quiet[:, 0] >= PYTHON_GAP_NS],
             cpu_work=merge(
-                _cpu_work(events, feeding & events.of(Category.CPU_OP), launches),
+                _cpu_work(events, feeding & (events.of(Category.CPU_OP) | events.named("Optimizer.step#")), launches),
                 _long_calls(events, feeding & ~blocking_calls(events) & ~_reads(events, links), launches),
             ),
         )
@@ -82,7 +83,7 @@ def launch_rows(events: Events, links: Links) -> Ints:
 
 
 def _cpu_work(events: Events, ops: Mask, launches: Ints) -> Intervals:
-    """Long ops without a launch inside, on whichever thread."""
+    """Long ops and updates without a launch inside, on whichever thread: weights that lie on the host take many ops."""
     long = np.flatnonzero(ops & (events.dur_ns >= CPU_WORK_NS))
     if not len(long):
         return EMPTY

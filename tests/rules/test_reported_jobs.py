@@ -1,0 +1,48 @@
+"""What the thirteenth set of drawn jobs showed: jobs as people report them, and first steps that are cold."""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks.gpu.drawn_jobs import thirteenth_set
+from benchmarks.gpu.drawn_jobs.twelfth_set_rows import Framed
+from drawn_loops import found, report
+
+
+def drawn(name: str, *, fixed: bool = False) -> Framed:
+    """Some steps of a job."""
+    return thirteenth_set.run(next(job for job in thirteenth_set.JOBS if job.name == name), fixed=fixed)
+
+
+def test_an_optimizer_on_the_host_is_named_with_the_time_for_which_the_device_waits() -> None:
+    slow, fast = drawn("offloaded_shards"), drawn("offloaded_shards", fixed=True)
+    told = report(slow.trace())
+    (finding,) = found(told, "loop-optimizer")
+    assert "on the host" in finding.message
+    assert not found(told, "idle-gpu")
+    assert finding.saving is not None
+    assert finding.saving.low_us <= slow.step_us() - fast.step_us() <= finding.saving.high_us
+    assert not found(report(fast.trace()), "loop-optimizer")
+
+
+@pytest.mark.complete
+def test_parts_taken_one_by_one_have_gradients_of_the_whole_size() -> None:
+    slow, fast = drawn("scanned"), drawn("scanned", fixed=True)
+    (finding,) = found(report(slow.trace()), "gradients-of-parts")
+    assert finding.saving is not None
+    assert finding.saving.high_us <= slow.step_us() - fast.step_us()
+    assert finding.saving.low_us > 0.8 * (slow.step_us() - fast.step_us())
+    assert not found(report(fast.trace()), "gradients-of-parts")
+
+
+@pytest.mark.parametrize("name", ["script", "printed"])
+def test_a_cold_start_is_in_no_share(name: str) -> None:
+    job = drawn(name)
+    told = report(job.trace())
+    steady_us = (job.ends[-1] - job.ends[0]) / (len(job.ends) - 1)
+    assert told.step_us == pytest.approx(steady_us, rel=0.02)
+    assert "start-up" in [item.id for item in told.health]
+
+
+@pytest.mark.parametrize("name", ["script", "eightbit", "overlapped"])
+def test_nothing_is_said_where_nothing_is_wrong(name: str) -> None:
+    assert not [outcome.rule for outcome, _ in report(drawn(name).trace()).findings()]
