@@ -19,6 +19,8 @@ from advisor.api import (
     union,
 )
 
+from ._waits import READS
+
 _PINNED = Fix(
     "Copy asynchronously from pinned memory",
     "exact",
@@ -70,8 +72,6 @@ _KEPT = Fix(
 )
 
 _COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
-# A value that the script reads: nothing but the script needs it.
-_READS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal", "aten::allclose")
 _BY_OP = {
     **dict.fromkeys(("aten::nonzero", "aten::masked_select", "aten::index"), _MASKED),
     "aten::repeat_interleave": _REPEATED,
@@ -120,7 +120,7 @@ def to_device(site: SyncSite, price: Price) -> Fix | None:
 def of_the_op(site: SyncSite, price: Price) -> bool:
     """Whether an op waits for a value that it needs itself, such as the size of its result."""
     is_op = price.ops.events.category[site.rows[0]] == Category.CPU_OP
-    return bool(is_op) and site.op not in (*_READS, *_COPIES, *_BY_OP)
+    return bool(is_op) and site.op not in (*READS, *_COPIES, *_BY_OP)
 
 
 def _in_turn(site: SyncSite, price: Price) -> bool:

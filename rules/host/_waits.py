@@ -13,6 +13,7 @@ from advisor.api import (
     GpuBusy,
     Price,
     Saving,
+    Source,
     Syncs,
     SyncSite,
     edits,
@@ -28,6 +29,8 @@ from ..shared._allocator import allocator_calls
 # A batch, too, is fetched earlier where the host is ahead.
 IDLE = ("idle_sync", "idle_launch", "idle_host", "idle_input")
 _LOW = "the rest of the host's work becomes the limit"
+# A value that the script reads: nothing but the script needs it.
+READS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal", "aten::allclose")
 # One line to move; below 1 % of the step the gain cannot be seen.
 WORTH = 0.01
 
@@ -39,6 +42,8 @@ class Wait(Struct, frozen=True):
     saving   the step without these waits
     claims   where what it saves lies
     later    what it costs is idle time after other work of the host
+    others   further ops that wait, and are told with it: without one of them alone the next would wait instead
+    places   the lines of all of them
     """
 
     site: SyncSite
@@ -46,17 +51,51 @@ class Wait(Struct, frozen=True):
     saving: Saving
     claims: tuple[str, ...]
     later: bool
+    others: tuple[str, ...] = ()
+    places: tuple[Source, ...] = ()
 
 
 class Waits(Struct, frozen=True, eq=False):
-    """The waits whose removal saves at least WORTH of the step: each is replayed, for two rules once."""
+    """The waits whose removal saves at least WORTH of the step: each is replayed, for two rules once.
+
+    Reads of values that follow one another are one, where without all of them the step saves more than without each.
+    """
 
     told: tuple[Wait, ...]
 
     @classmethod
     def compute(cls, syncs: Syncs, busy: GpuBusy, price: Price) -> Waits:
         """Of a trace with a device; Missing as syncs are."""
-        return cls(tuple(_told(syncs, busy, price)))
+        return cls(_read_together(tuple(_told(syncs, busy, price)), syncs, price))
+
+
+def _read_together(alone: tuple[Wait, ...], syncs: Syncs, price: Price) -> tuple[Wait, ...]:
+    """The waits, with all reads of values as one where that saves at least WORTH of the step more."""
+    reads = [site for site in syncs.sites if site.from_user and site.op in READS]
+    all_us, least_us = sum(site.us for site in reads), WORTH * price.ops.steps.step_us
+    if len(reads) < 2 or all_us < least_us:
+        return alone
+    most = max(reads, key=lambda site: site.calls)
+    places = tuple(dict.fromkeys(site.where for site in reads if site.where))
+    whole = SyncSite(
+        op=most.op,
+        calls=sum(site.calls for site in reads),
+        us=all_us,
+        idle_after_us=sum(site.idle_after_us for site in reads),
+        gives_back_us=sum(site.gives_back_us for site in reads),
+        then_idle_us=sum(site.then_idle_us for site in reads),
+        where=places[0] if len(places) == 1 else None,
+        rows=tuple(sorted({row for site in reads for row in site.rows})),
+    )
+    saving = _ahead(whole, price)
+    mine = [wait for wait in alone if wait.site in reads]
+    told_us = sum(wait.saving.high_us for wait in mine)
+    if saving is None or saving.high_us < told_us + WORTH * price.scale.step_us:
+        return alone
+    saving = replace(saving, low_us=min(max((wait.saving.low_us for wait in mine), default=0.0), saving.high_us))
+    others = tuple(dict.fromkeys(site.op for site in reads if site.op != most.op))
+    one = Wait(whole, min(whole.gives_back_us, all_us), saving, IDLE, True, others, places)
+    return (one, *(wait for wait in alone if wait not in mine))
 
 
 def _told(syncs: Syncs, busy: GpuBusy, price: Price) -> Iterator[Wait]:

@@ -78,7 +78,10 @@ def _finding(wait: Wait, price: Price, *, trains: bool = True) -> Finding:
     place = f" at {_place(site.where)}" if site.where else ""
     times = "once" if site.calls == 1 else f"{count(site.calls)} times"
     needed = sizes_of_exchange(site, price)
-    waits = f"`{_short(site.op)}`{place} makes the host wait for the GPU {times} a step"
+    ops, verb = f"`{_short(site.op)}`", "makes"
+    if wait.others:
+        ops, verb = " and ".join((ops, *(f"`{_short(op)}`" for op in wait.others))), "make"
+    waits = f"{ops}{place} {verb} the host wait for the GPU {times} a step"
     then = (
         f", {duration(scale.scaled(site.us))} in all, and launch nothing meanwhile: what it does next leaves the GPU "
         f"idle{_idle_time(site, price) if at_once else ''}."
@@ -89,7 +92,7 @@ def _finding(wait: Wait, price: Price, *, trains: bool = True) -> Finding:
         message=waits + then + (NEEDED if needed else ""),
         # Where an op needs the value itself, only fewer calls of it give that time back.
         saving=replace(saving, low_us=0.0) if needed or of_the_op(site, price) else saving,
-        where=(site.where,) if site.where else (),
+        where=wait.places or ((site.where,) if site.where else ()),
         facts={
             "syncs_per_step": site.calls,
             "blocked_us": site.us,

@@ -46,3 +46,23 @@ def test_a_cold_start_is_in_no_share(name: str) -> None:
 @pytest.mark.parametrize("name", ["script", "eightbit", "overlapped"])
 def test_nothing_is_said_where_nothing_is_wrong(name: str) -> None:
     assert not [outcome.rule for outcome, _ in report(drawn(name).trace()).findings()]
+
+
+def test_reads_that_follow_one_another_are_told_as_one() -> None:
+    """Without one of them the host waits in the next: only without all of them the step saves what they cost."""
+
+    class Unread(Framed):
+        def value(self, outer: str = "aten::item", memory: str = "Pageable") -> None:
+            """No value is read."""
+
+    job = next(job for job in thirteenth_set.JOBS if job.name == "metered")
+    slow, fast = Framed(job.device), Unread(job.device)
+    for rt in (slow, fast):
+        for _ in range(job.steps):
+            with rt.step():
+                job.step(rt, False)
+    (finding,) = found(report(slow.trace()), "sync-in-loop")
+    assert "`.item()` and `is_nonzero` make the host wait for the GPU 21 times" in finding.message
+    assert finding.saving is not None
+    gain_us = slow.step_us() - fast.step_us()
+    assert 0.7 * gain_us < finding.saving.high_us <= 1.1 * gain_us
