@@ -11,6 +11,7 @@ from msgspec import Struct
 from advisor.api import (
     Category,
     GpuBusy,
+    Lines,
     Price,
     Saving,
     Source,
@@ -25,6 +26,7 @@ from advisor.api import (
 )
 
 from ..shared._allocator import allocator_calls
+from ..shared._small_copies import told_as_small
 
 # A batch, too, is fetched earlier where the host is ahead.
 IDLE = ("idle_sync", "idle_launch", "idle_host", "idle_input")
@@ -64,9 +66,16 @@ class Waits(Struct, frozen=True, eq=False):
     told: tuple[Wait, ...]
 
     @classmethod
-    def compute(cls, syncs: Syncs, busy: GpuBusy, price: Price) -> Waits:
-        """Of a trace with a device; Missing as syncs are."""
+    def compute(cls, syncs: Syncs, busy: GpuBusy, price: Price, lines: Lines) -> Waits:
+        """Of a trace with a device; Missing as syncs are. Small copies, each waited for, have a rule of their own."""
+        sites = tuple(site for site in syncs.sites if not _of_small_copies(site, price, lines))
+        syncs = Syncs(syncs.count, syncs.us, sites)
         return cls(_read_together(tuple(_told(syncs, busy, price)), syncs, price))
+
+
+def _of_small_copies(site: SyncSite, price: Price, lines: Lines) -> bool:
+    small = told_as_small(price.ops, lines, np.array(site.rows, int))
+    return 2 * int(small.sum()) > len(small)
 
 
 def _read_together(alone: tuple[Wait, ...], syncs: Syncs, price: Price) -> tuple[Wait, ...]:

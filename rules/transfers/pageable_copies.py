@@ -40,6 +40,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Lines,
     Loader,
     LoaderFacts,
     Missing,
@@ -52,6 +53,7 @@ from advisor.api import (
 )
 
 from ..shared._places import made_at
+from ..shared._small_copies import told_as_small
 from ..shared._words import count, each_step, loader_call
 from ._round_trips import OFFLOADED, round_trip
 
@@ -67,6 +69,7 @@ def check(
     scale: Scale,
     price: Price,
     loader: LoaderFacts | None,
+    lines: Lines,
     *,
     min_share: float = 0.01,  # two arguments; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
@@ -82,6 +85,9 @@ def check(
     sites = [site for site in copies.blocking if site.to_device and site.pinned is False]
     ops = np.array([row for site in sites for row in site.ops_rows], int)
     data = np.array([row for site in sites for row in site.rows], int)
+    small = told_as_small(price.ops, lines, ops)
+    if 2 * price.ops.us(data[small]) > price.ops.us(data):
+        return
     how = "low: the copy stays exposed and as slow as now; high: it overlaps with other work"
     if sites:
         beside = [edits.unsync(ops), edits.move(data)]

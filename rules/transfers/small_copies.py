@@ -13,6 +13,8 @@ twenty times, and the host launches no kernels during that time.
 Combine them into one tensor before the copy, in the `collate_fn`, with `torch.cat` or `torch.stack`, and split
 it on the device, where views cost nothing.
 
+Copies from pageable memory wait, each for itself: combined and pinned, none does. Other rules leave them to this one.
+
 ## When to leave it
 Where the device has enough to do and the host runs ahead: the copies then overlap with other work, and the replay shows
 it.
@@ -21,6 +23,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +39,6 @@ from advisor.api import (
     Fix,
     Lines,
     Price,
-    Source,
-    StepOps,
     Trace,
     data_size,
     draw,
@@ -49,29 +50,26 @@ from advisor.api import (
 )
 
 from ..shared._places import place
+from ..shared._small_copies import SEVERAL, SMALL_BYTES, small_copies
 from ..shared._words import count, percent
-
-# Copies up to 64 KB take about as long as their launch, whatever their size.
-_SMALL_BYTES = 64 << 10
-# Ops that copy because the script says so; indexing and the like copy what they need by themselves.
-_COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda")
 
 
 def check(
     price: Price,
     lines: Lines,
     *,
-    min_copies: int = 8,  # per step at one line; inputs, targets, masks and lengths of an ordinary batch are fewer
+    min_copies: int = SEVERAL,  # per step at one line: an ordinary batch has fewer tensors
     min_share: float = 0.02,  # a change of the collate function; below 2 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
     trace, steps, links, scale = price.ops.trace, price.ops.steps, price.ops.links, price.scale
-    for where, outer in _groups(price.ops, lines).items():
+    for where, outer in small_copies(price.ops, lines).items():
         if len(outer) < min_copies * steps.count:
             continue
         # One of them stays in each step.
         step = links.step[outer]
         gone = outer[np.concatenate(([False], step[1:] == step[:-1]))]
-        spent_us = steps.per_step_us(_host_ns(trace, gone))
+        waits = _waits_for_each(price, gone)
+        spent_us = steps.per_step_us(_host_ns(trace, gone, waits))
         bound_us = min(spent_us, price.measured_us(_PARTS))
         how = "low: the device has enough other work; high: the step with one copy instead of these"
         saving = price.saving([], [edits.remove(gone)], _PARTS, how, model_us=(0.0, bound_us), bound_us=bound_us)
@@ -79,14 +77,14 @@ def check(
             continue
         yield Finding(
             message=(
-                f"{count(len(outer) / steps.count)} copies of at most {data_size(_SMALL_BYTES)} to the GPU in each step"
-                f"{place(where)}: launching them takes the host {duration(scale.scaled(spent_us))} "
-                f"({percent(spent_us / steps.step_us)})."
+                f"{count(len(outer) / steps.count)} copies of at most {data_size(SMALL_BYTES)} to the GPU in each step"
+                f"{place(where)}: launching them{' and waiting for each' if waits else ''} takes the host "
+                f"{duration(scale.scaled(spent_us))} ({percent(spent_us / steps.step_us)})."
             ),
             saving=saving,
             where=(where,) if where else (),
             facts={"copies": len(outer) / steps.count, "host_us": spent_us},
-            fix=_FIX,
+            fix=_PINNED if waits else _FIX,
             claims=_PARTS,
         )
 
@@ -99,29 +97,30 @@ _FIX = Fix(
     "packed = torch.stack(list(batch.values())).to(device, non_blocking=True)  # of one shape and dtype\n"
     "batch = dict(zip(batch, packed.unbind()))",
 )
+_PINNED = replace(
+    _FIX,
+    title="Combine them into one tensor, copy it from pinned memory, and split it on the device",
+    before="batch = {name: x.to(device) for name, x in batch.items()}  # of collate_fn: a dict of tensors",
+    after="packed = batch.to(device, non_blocking=True)  # of collate_fn: torch.stack(...), with pin_memory=True\n"
+    "batch = dict(zip(names, packed.unbind()))",
+)
 
 
-def _host_ns(trace: Trace, rows: npt.NDArray[np.int64]) -> int:
-    """Host time of these ops without the waits in them: those are for the device, however few copies there are."""
+def _waits_for_each(price: Price, rows: npt.NDArray[np.int64]) -> bool:
+    """Whether the host waits for most of these copies themselves: from pageable memory, one after another."""
+    copies = price.ops.launched(rows)
+    pageable = price.ops.events.named("Pageable")[copies]
+    return len(copies) > 0 and 2 * int(pageable.sum()) > len(copies)
+
+
+def _host_ns(trace: Trace, rows: npt.NDArray[np.int64], waits_for_each: bool) -> int:
+    """Host time of these ops; without the waits in them where these are for the device, of however few copies."""
     events = trace.events
+    if waits_for_each:
+        return total(union(events.start_ns[rows], events.end_ns[rows]))
     waits = events.of(Category.RUNTIME) & events.named("Synchronize")
     ops = union(events.start_ns[rows], events.end_ns[rows])
     return total(subtract(ops, union(events.start_ns[waits], events.end_ns[waits])))
-
-
-def _groups(recorded: StepOps, lines: Lines) -> dict[Source | None, npt.NDArray[np.int64]]:
-    """Outermost ops on the loop's thread that copy little to the device, in order, by line."""
-    events, links, nesting = recorded.events, recorded.links, recorded.nesting
-    small = events.of(Category.MEMCPY) & events.named("HtoD") & (events.bytes >= 0) & (events.bytes <= _SMALL_BYTES)
-    rows = np.flatnonzero(small & links.inside & (links.launch >= 0))
-    call = links.launch[rows]
-    outer = np.where(nesting.outer_op[call] >= 0, nesting.outer_op[call], call)
-    outer = np.unique(outer[events.thread[call] == recorded.steps.main_thread])
-    outer = outer[events.exactly(*_COPIES)[outer]]
-    groups: dict[Source | None, list[int]] = {}
-    for row in outer.tolist():
-        groups.setdefault(lines.where_op(row), []).append(row)
-    return {where: np.array(found, np.int64) for where, found in groups.items()}
 
 
 _STEPS = """
@@ -137,7 +136,16 @@ _FEW = Ev("Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", bytes=4096, times=3, f
 
 _INDEX = Ev("aten::index", launches="memcpy", times=20, fill=0.9)
 
+_PAGEABLE = replace(_SMALL, name="Memcpy HtoD (Pageable -> Device)")
+
 EXAMPLES = [
+    Example(
+        "twenty tensors from pageable memory, each of which the host waits for",
+        draw(_STEPS, us=100, T=replace(_TO, blocks=True), C=_PAGEABLE, F=FORWARD, B=BACKWARD, K=GEMM),
+        saves_us=(0, 1000),
+        says=("20 copies", "waiting for each"),
+        fixes=("pinned",),
+    ),
     Example(
         "twenty tensors of four kilobytes",
         draw(_STEPS, us=100, T=_TO, C=_SMALL, F=FORWARD, B=BACKWARD, K=GEMM),

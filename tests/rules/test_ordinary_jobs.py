@@ -48,3 +48,10 @@ def test_copies_of_a_batch_and_a_mask_that_the_host_needs_are_not_one_wait() -> 
     said = report(drawn("detected").trace())
     assert found(said, "pageable-copies")
     assert not [one for one in found(said, "sync-in-loop") if one.fix and "less often" in one.fix.title]
+
+
+def test_forty_small_copies_from_pageable_memory_are_one_finding() -> None:
+    said = report(drawn("recommended").trace())
+    (finding,) = found(said, "small-copies")
+    assert "waiting for each" in finding.message
+    assert not [rule for rule in ("pageable-copies", "blocking-copies", "sync-in-loop") if found(said, rule)]
