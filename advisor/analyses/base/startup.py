@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.analyses.base.classify import launch_calls, rows_named
+from advisor.analyses.base.first_calls import first_calls
 from advisor.analyses.base.launched import Launched
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each, total, union
@@ -48,15 +49,16 @@ _COMPILING = re.compile(
     r"|convert_frame\.py\(\d+\): _compile|compile_fx\.py\(\d+\): "
 )
 FIRST_LAUNCHES, AUTOTUNING, COMPILATION = "first launches of kernels", "autotuning of convolutions", "compilation"
+FIRST_CALLS = "first calls of ops"
 
 
 @dataclass(frozen=True, slots=True)
 class Startup:
     """The part of a trace that is start-up, by what kind of call it is and whether later steps repeat it.
 
-    Contexts, libraries and modules that are loaded; the first launch of a kernel where it takes far longer than
-    launches do; driver calls for memory; autotuning; compilation. Calls that the last step makes as well are no
-    start-up.
+    Contexts, libraries and modules that are loaded; the first launch of a kernel, and the first call of an op before
+    its launch, where they take far longer than others; driver calls for memory; autotuning; compilation. Calls that the
+    last step makes as well are no start-up.
 
     steps   leading steps that are start-up, and so in no figure
     ends_ns when the last of the calls ended that are start-up; 0 without any
@@ -86,6 +88,8 @@ class Startup:
         rows = dict(_startup_rows(trace, launched))
         events = trace.events
         count = len(spans)
+        if number >= _SETTLED:  # what is first in the trace is not so in the process
+            rows.pop(FIRST_CALLS, None)
         if count == 1 and number >= _SETTLED:
             # No other step tells whether each allocates; but nothing is allocated for the first time any more.
             rows = {name: one for name, one in rows.items() if not _MEMORY.search(name)}
@@ -160,6 +164,7 @@ def _startup_rows(trace: Trace, launched: Launched) -> Iterator[tuple[str, Ints]
     yield from _by_name(events, loads | handles | memory)
     for name, rows in (
         (FIRST_LAUNCHES, _first_launches(trace, launched)),
+        (FIRST_CALLS, first_calls(trace, launched)),
         (AUTOTUNING, _autotuned(events)),
         (COMPILATION, np.flatnonzero(events.rows_with(events.names_where(_COMPILING.search)))),
     ):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from advisor.analyses.base.launched import Launched
-from advisor.analyses.base.startup import AUTOTUNING, COMPILATION, FIRST_LAUNCHES
+from advisor.analyses.base.startup import AUTOTUNING, COMPILATION, FIRST_CALLS, FIRST_LAUNCHES
 from advisor.api import Device, RankRecord, Scale, Steps, Trace
 from advisor.computed import Computed
 from advisor.report import health
@@ -32,21 +32,24 @@ class Loop:
         self.rows: list[Row] = []
         self.at, self.number = 1_000.0, 0
 
-    def step(self, *extra: tuple[str, float, str], launch_us: float = 5, marks: bool = True) -> None:
-        """extra: (name, µs, category) of rows that run before the step's work."""
+    def step(
+        self, *extra: tuple[str, float, str], launch_us: float = 5, marks: bool = True, loads_us: float = 2
+    ) -> None:
+        """extra: (name, µs, category) of rows before the step's work; loads_us: of `sum`, before its launch."""
         begin = self.at
         for name, us, cat in extra:
             self.rows.append(row(name, self.at, us, cat, correlation=0))
             self.at += us
         for kernel in ("gemm", "relu", "sum"):
             self.number += 1
-            self.rows.append(row("aten::" + kernel, self.at, launch_us + 10))
-            self.rows.append(call("cudaLaunchKernel", self.at + 2, launch_us, self.number))
-            self.at += launch_us + 10
+            quiet_us = loads_us if kernel == "sum" else 2
+            self.rows.append(row("aten::" + kernel, self.at, launch_us + 8 + quiet_us))
+            self.rows.append(call("cudaLaunchKernel", self.at + quiet_us, launch_us, self.number))
+            self.at += launch_us + 8 + quiet_us
             self.rows.append(row(kernel, self.at, 200, "kernel", 7, device=0, stream=7, correlation=self.number))
             self.at += 200
         if marks:
-            self.rows.append(row(f"ProfilerStep#{self.number}", begin, self.at - begin, "user_annotation"))
+            self.rows.append(row(f"ProfilerStep#{self.number // 3}", begin, self.at - begin, "user_annotation"))
 
     def steps(self, record: RankRecord | None = None) -> Steps:
         return self.computed(record).get(Steps)
@@ -100,6 +103,38 @@ def test_a_kernel_that_is_loaded_at_its_first_launch() -> None:
         loop.step()
     startup = loop.steps().startup
     assert (startup.steps, startup.calls[0][0], startup.calls[0][2]) == (1, FIRST_LAUNCHES, 3)
+
+
+def test_an_op_that_loads_before_its_first_launch() -> None:
+    """Nothing of the driver has a row there: 14 ms of `aten::sum`, at its first call alone."""
+    loop = Loop()
+    loop.step(loads_us=14_000)
+    for _ in range(3):
+        loop.step()
+    startup = loop.steps().startup
+    assert (startup.steps, startup.calls[0]) == (1, (FIRST_CALLS, 14_013.0, 1))
+
+
+def test_an_op_that_takes_long_before_each_launch_loads_nothing() -> None:
+    loop = Loop()
+    for _ in range(4):
+        loop.step(loads_us=14_000)
+    assert (loop.steps().count, loop.steps().startup.steps) == (4, 0)
+
+
+def test_a_first_call_after_many_steps_is_not_the_first() -> None:
+    loop = Loop()
+    loop.number = 300
+    loop.step(loads_us=14_000)
+    for _ in range(3):
+        loop.step()
+    assert (loop.steps().count, loop.steps().startup.steps) == (4, 0)
+
+
+def test_a_window_of_few_kernels_that_loads_is_nothing_but_startup() -> None:
+    loop = Loop()
+    loop.step(marks=False, loads_us=14_000)
+    assert not loop.steps().startup.steady
 
 
 def test_launches_that_a_full_queue_holds_back_are_no_startup() -> None:
