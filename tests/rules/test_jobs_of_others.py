@@ -70,3 +70,16 @@ def test_kernels_of_a_step_do_not_take_longer_than_it() -> None:
     """The host is ahead; what the device did for most of its steps lies after the end."""
     said = first_part("pairs/tinylm-batch-4-to-32-rtx3060/before.json.gz", 2 / 3)
     assert not found(said, "fp32-matmul")
+
+
+def test_tables_with_dense_gradients_are_one_finding_and_come_before_a_fused_update() -> None:
+    job = next(one for one in JOBS if one.name == "table")
+    slow, fast = run(job), run(job, fixed=True)
+    said = told("table")
+    first, *_ = [(outcome.rule, finding) for outcome, finding in said.findings()]
+    assert first[0] == "dense-embedding-gradients"
+    assert len(found(said, "dense-embedding-gradients")) == 1
+    assert "6 embeddings" in first[1].message
+    gain_us = slow.step_us() - fast.step_us()
+    assert first[1].saving is not None
+    assert first[1].saving.low_us <= gain_us <= first[1].saving.high_us <= slow.step_us()

@@ -36,6 +36,21 @@ class Table:
     listed: dict[int, float] = field(default_factory=dict)
 
 
+def joined(*tables: Table) -> Table:
+    """Several tables as one."""
+    listed: dict[int, float] = defaultdict(float)
+    for table in tables:
+        for row, share in table.listed.items():
+            listed[row] += share
+    return Table(
+        looked_up=sum(table.looked_up for table in tables),
+        bags=any(table.bags for table in tables),
+        calls=[call for table in tables for call in table.calls],
+        rows={row for table in tables for row in table.rows},
+        listed=dict(listed),
+    )
+
+
 def tables_of(ops: StepOps) -> dict[tuple[int, int], Table]:
     """Tables by shape, each with the rows that write its dense gradient and update all of it."""
     events, inside = ops.events, ops.links.inside

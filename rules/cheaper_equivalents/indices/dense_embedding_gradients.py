@@ -34,7 +34,7 @@ from ...shared._examples import node, op, two_steps
 from ...shared._places import set_at
 from ...shared._words import count
 from .._equivalent import Equivalent, Part, rows_of, worth
-from ._embedding_tables import Table, tables_of
+from ._embedding_tables import Table, joined, tables_of
 
 CONFIRMED = "measured pair on a CPU: 200,000 rows with SGD, dense against sparse gradients"
 
@@ -67,18 +67,27 @@ def check(
     max_touched: float = 0.1,  # a sparse row costs several times a dense one, so above a tenth no gain is certain
 ) -> Iterator[Finding]:
     names = [one.name for one in facts.optimizers] if facts else _optimizers(price.ops.events.names)
-    for (height, width), table in tables_of(price.ops).items():
-        looked_up = table.looked_up / price.ops.steps.count
-        if looked_up / height > max_touched or not table.rows:
-            continue
-        if found := worth(price, lines, _equivalent(price, table, height * width, width, names), min_share):
+    steps = price.ops.steps.count
+    few = {
+        size: table
+        for size, table in tables_of(price.ops).items()
+        if table.rows and table.looked_up / steps / size[0] <= max_touched
+    }
+    # On a device one change of all tables is one finding; what was measured on a CPU is of tables one by one.
+    several = [tuple(few.items())] if price.on_device and few else [(one,) for one in few.items()]
+    for tables in several:
+        (height, width), _ = max(tables, key=lambda one: one[0][0] * one[0][1])
+        table, numbers = joined(*(one for _, one in tables)), sum(rows * wide for (rows, wide), _ in tables)
+        if found := worth(price, lines, _equivalent(price, table, numbers, width, names), min_share):
+            looked_up, rows = table.looked_up / steps, sum(size[0] for size, _ in tables)
+            of = "an embedding" if len(tables) == 1 else f"{len(tables)} embeddings"
             finding = found.finding(
-                f"A step looks up at most {count(looked_up)} of the {count(height)} rows of an embedding{found.at}, "
+                f"A step looks up at most {count(looked_up)} of the {count(rows)} rows of {of}{found.at}, "
                 f"but computes and applies a gradient of all rows: {found.spent}.",
                 {
-                    "rows": height,
+                    "rows": rows,
                     "width": width,
-                    "touched_share": looked_up / height,
+                    "touched_share": looked_up / rows,
                     "dense_us": found.spent_us,
                 },
                 _fix(f"nn.Embedding{'Bag' if table.bags else ''}({height}, {width}", names),
@@ -98,11 +107,20 @@ def _equivalent(price: Price, table: Table, numbers: int, width: int, names: lis
         claims=("backward", "optimizer"),
         instead_us=_instead_us(table, width, names, price.ops.steps.count) if known else (0.0, 0.0),
         ops="replayed",
+        spent_us=_spent_us(price, table) if price.on_device else None,
         evicts_bytes=_TABLES * 4 * numbers if known else 0,
         also_us=sum(max(us, 0.0) for us in rest) if known else 0.0,
         shown=rows_of(*table.calls),
         at_most="medium" if _needs_other_optimizer(names) else "high",
     )
+
+
+def _spent_us(price: Price, table: Table) -> float:
+    """What works on the table alone, and its share of what updates lists, µs per step."""
+    shares = sorted(set(table.listed.values()))
+    listed = {share: rows_of(*(row for row, one in table.listed.items() if one == share)) for share in shares}
+    alone_us = price.spent_us(rows_of(*sorted(table.rows)))
+    return alone_us + sum(share * price.spent_us(rows) for share, rows in listed.items())
 
 
 def _of_lists(table: Table, least: float) -> Iterator[Part]:

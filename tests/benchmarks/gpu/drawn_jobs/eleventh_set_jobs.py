@@ -112,7 +112,8 @@ def table(rt: Sized, fixed: bool) -> None:
         nbytes = 4 * (0.5e6 if fixed else sum(_TABLES) * wide)
         for name, passes in _ADAM:
             launches = 1 if fixed else round(nbytes / 4 / 21e6)
-            foreach(rt, name, "PointwiseOpScalarListFunctor", A100.moves(passes * nbytes), launches, 110)
+            foreach(rt, name, "PointwiseOpScalarListFunctor", A100.moves(passes * nbytes), launches, 110,
+                    () if fixed else tuple([rows, wide] for rows in _TABLES))  # fmt: skip
     rt.host(250)
 
 

@@ -156,7 +156,9 @@ def mean(rt: Kineto, tape: Tape, card: Card, dims: list[int], name: str = "mean"
         (kernel("div", 2), card.moves(prod(dims) * 4)),)))  # fmt: skip
 
 
-def foreach(rt: Kineto, name: str, functor: str, us: float, launches: int = 1, host: float = 60) -> None:
-    """An op of `torch._foreach_*`."""
+def foreach(rt: Kineto, name: str, functor: str, us: float, launches: int = 1, host: float = 60,
+            listed: tuple[list[int], ...] = ()) -> None:  # fmt: skip
+    """An op of `torch._foreach_*`;  listed: shapes of its tensors."""
     kernel = FOREACH.format(2, functor, 2, "std::plus<float>")
-    rt.op(f"aten::{name}", run=((kernel, us / launches),) * launches, us=host)
+    dims = {"Input Dims": [list(listed)], "Input type": ["TensorList"]} if listed else {}
+    rt.op(f"aten::{name}", run=((kernel, us / launches),) * launches, us=host, **dims)
