@@ -34,7 +34,6 @@ from advisor.api import (
     GEMM,
     ITEM,
     NEXT,
-    Breakdown,
     Category,
     Ev,
     Example,
@@ -48,8 +47,6 @@ from advisor.api import (
     Price,
     Saving,
     Scale,
-    Source,
-    Steps,
     draw,
     duration,
     edits,
@@ -63,14 +60,13 @@ from ..shared._allocator import allocator_calls
 from ..shared._compiled_regions import pieces_of
 from ..shared._host_updates import host_updates
 from ..shared._words import percent
+from ._nameless_idle import NAMELESS, in_one_step, rest, what_of
 from ._waits import IDLE, Waits
 
 CONFIRMED = "real trace: TimeSformer inference on an H100, 217 ms of preprocessing before the first kernel"
 
 # More than the three largest places is a profile, not advice.
 _PLACES = 3
-# What the trace says of Python that none of its rows names.
-_NAMELESS = ("", "Python")
 # Ops in which the host itself moves a batch: from pageable memory it stands in them until the data are on their way.
 _COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda")
 _PINS = ("aten::pin_memory", "aten::_pin_memory")
@@ -92,7 +88,7 @@ def check(
     busy_us = busy.share * steps.step_us
     named_us = 0.0
     for group in idle.top("idle_host", _PLACES):
-        if (group.where or group.host not in _NAMELESS) and group.us >= min_share * step_us:
+        if (group.where or group.host not in NAMELESS) and group.us >= min_share * step_us:
             spans = idle.spans_of("idle_host", group)
             if _optimizers_own(price, spans) or _mostly(spans, others) or _of_the_loop(price, group, spans):
                 continue
@@ -106,8 +102,8 @@ def check(
         # What the host would hide if it did not wait before is told with these waits.
         rest_us = min(host_us - named_us, _left_us(waits, price) - named_us) + unknown_us
     if rest_us >= min_share * step_us:
-        alone = _in_one_step(idle, steps)
-        yield _rest(rest_us, idle, breakdown, step_us, scale) if alone is None else alone
+        alone = in_one_step(idle, steps)
+        yield rest(rest_us, idle, price) if alone is None else alone
 
 
 def _saving(group: IdleGroup, idle: GpuIdle, busy_us: float, price: Price) -> Saving:
@@ -177,7 +173,7 @@ def _reads_back(price: Price, spans: Intervals) -> bool:
 
 def _named(group: IdleGroup, saving: Saving, fix: Fix, step_us: float, scale: Scale) -> Finding:
     idle_us = scale.scaled(group.us)
-    what = _what(group.where, group.host)
+    what = what_of(group.where, group.host)
     return Finding(
         message=(
             f"The GPU is idle {duration(idle_us)} of each step ({percent(group.us / step_us)}) while the host runs "
@@ -216,64 +212,6 @@ def _fix(host: str, reads_back: bool) -> Fix:
     return Fix("Move this work out of the loop, or into the loader's workers", "exact")
 
 
-def _what(where: Source | None, host: str) -> str:
-    if where is None:
-        return f"`{host}`"
-    place = f"{where.file.rpartition('/')[2]}:{where.line}"
-    if host.startswith("aten::"):
-        return f"`{host}` at {place}"
-    if where.function and not where.function.startswith("<"):
-        place = f"`{where.function}` in {place}"
-    return place if where.precision == "call" else f"{place} (the line is where the function starts)"
-
-
-# One step among at least so many has more than so many times the idle time of all others together.
-_SEVERAL, _FAR_MORE = 4, 10
-
-
-def _in_one_step(idle: GpuIdle, steps: Steps) -> Finding | None:
-    """The finding where nearly all of the idle time lies in one of several steps: no step usually has it."""
-    gaps = np.concatenate([idle.intervals["idle_host"], idle.intervals["idle_unknown"]])
-    per_step = np.bincount(np.maximum(steps.step_of(gaps[:, 0]), 0), gaps[:, 1] - gaps[:, 0], steps.count)
-    longest = int(np.argmax(per_step))
-    others = per_step.sum() - per_step[longest]
-    if steps.count < _SEVERAL or per_step[longest] < _FAR_MORE * others:
-        return None
-    idle_us = float(per_step[longest]) / 1e3
-    return Finding(
-        message=(
-            f"The GPU is idle {duration(idle_us)} in one of the {steps.count} recorded steps, {steps.labels[longest]}, "
-            "and hardly in the others: something held this step up, such as garbage collection, a checkpoint or an "
-            "evaluation; capture with `advisor run` to see what."
-        ),
-        facts={"idle_us": idle_us, "step": steps.labels[longest]},
-        claims=("idle_host", "idle_unknown"),
-        at_most="medium",
-    )
-
-
-def _rest(rest_us: float, idle: GpuIdle, breakdown: Breakdown, step_us: float, scale: Scale) -> Finding:
-    unknown_us = breakdown.us("idle_unknown") - idle.nobodys_us
-    idle_us = sum(item.us for item in breakdown.items if item.id.startswith("idle_"))
-    largest = next(iter(idle.top("idle_unknown" if unknown_us > rest_us / 2 else "idle_host", 1)), None)
-    seen = f"{duration(scale.scaled(rest_us))} of each step ({percent(rest_us / step_us)})"
-    if unknown_us > rest_us / 2:
-        why = "and the trace does not show why: it has no host events there"
-    elif largest and (largest.where or largest.host not in _NAMELESS):
-        why = f"while the host does many short pieces of work, the largest {_what(largest.where, largest.host)}"
-    else:
-        why = "while the host runs Python that the trace does not name; capture with `advisor run` to see which lines"
-    return Finding(
-        message=f"The GPU is idle {seen} {why}.",
-        where=(largest.where,) if largest and largest.where else (),
-        facts={"idle_us": rest_us, "idle_unknown_us": unknown_us},
-        # What the device idles for most is the diagnosis, though no fix is known; what nothing explains is none.
-        measured_us=scale.scaled(rest_us - unknown_us) if rest_us - unknown_us > idle_us / 2 else None,
-        claims=("idle_host", "idle_unknown"),
-        at_most="medium",
-    )
-
-
 _STEPS = """
     step   [1                       ][2                       ]
     cpu    [P          ][F  ][B  ]   [P          ][F  ][B  ]
@@ -302,6 +240,24 @@ EXAMPLES = [
         ),
         saves_us="unknown",
         says=("does not name", "advisor run"),
+    ),
+    Example(
+        "the loop's thread stands still while that of the loader takes pinned memory",
+        draw(
+            """
+            step   [1                       ][2                       ]
+            cpu    [F  ]                [B  ][F  ]                [B  ]
+            cpu 2      [A              ]         [A              ]
+            gpu 7   [K ]                 [K ] [K ]                 [K ]
+            """,
+            us=1000,
+            F=FORWARD,
+            B=BACKWARD,
+            A=Ev("cudaHostAlloc", "cuda_runtime"),
+            K=GEMM,
+        ),
+        saves_us="unknown",
+        says=("another thread is in `cudaHostAlloc`",),
     ),
     Example(
         "Python of the optimizer itself, before it launches: nothing that could be moved elsewhere",

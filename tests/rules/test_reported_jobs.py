@@ -66,3 +66,9 @@ def test_reads_that_follow_one_another_are_told_as_one() -> None:
     assert finding.saving is not None
     gain_us = slow.step_us() - fast.step_us()
     assert 0.7 * gain_us < finding.saving.high_us <= 1.1 * gain_us
+
+
+def test_a_thread_that_pins_while_the_loop_stands_still_is_named() -> None:
+    (finding,) = found(report(drawn("late").trace()), "idle-gpu")
+    assert "another thread is in `cudaHostAlloc`" in finding.message
+    assert not found(report(drawn("late", fixed=True).trace()), "idle-gpu")
