@@ -55,6 +55,7 @@ from advisor.api import (
 from ..shared._places import made_at
 from ..shared._small_copies import told_as_small
 from ..shared._words import count, each_step, loader_call
+from ._doubles import IN_DOUBLE, told_in_double
 from ._round_trips import OFFLOADED, round_trip
 
 # Which of two arguments is missing is not known: below 3 % of the step trying both is not worth it.
@@ -77,7 +78,8 @@ def check(
         found = _unstated(copies, price, loader, _UNSTATED * steps.step_us)
         if found is None:
             raise Missing("this trace does not distinguish pageable from pinned memory; the vendor's profiler omits it")
-        yield found
+        unstated = [site for site in copies.blocking if site.to_device and site.pinned is None]
+        yield told_in_double(found, price, [row for site in unstated for row in site.ops_rows])
         return
     exposed_us = min(copies.pageable_us * price.ops.longer, copies.exposed_us, price.measured_us(("exposed_copy",)))
     if exposed_us < min_share * steps.step_us:
@@ -100,7 +102,7 @@ def check(
     rate = copies.h2d_pageable_bytes / copies.pageable_us * 1e6
     calls = copies.pageable_calls or 0.0
     fix = round_trip(price) or _fix(facts, _without_workers(price, facts))
-    yield Finding(
+    found = Finding(
         message=(
             f"{data_size(copies.h2d_pageable_bytes)} a step are copied to the GPU from pageable memory, in "
             f"{count(calls)} {'copy' if calls == 1 else 'copies'} at {data_size(rate)}/s; for "
@@ -118,6 +120,7 @@ def check(
         fix=fix,
         claims=("exposed_copy",),
     )
+    yield told_in_double(found, price, ops.tolist())
 
 
 _NON_BLOCKING = Fix("Pass `non_blocking=True`", "exact", "x = x.to(device)", "x = x.to(device, non_blocking=True)")
@@ -194,6 +197,7 @@ _STEPS = """
     """
 
 EXAMPLES = [
+    IN_DOUBLE,
     Example(
         "the step begins with a pageable copy",
         draw(_STEPS, us=1000, T=TO_BLOCKING, C=H2D_PAGEABLE, F=FORWARD, B=BACKWARD, K=GEMM),

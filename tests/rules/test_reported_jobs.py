@@ -72,3 +72,10 @@ def test_a_thread_that_pins_while_the_loop_stands_still_is_named() -> None:
     (finding,) = found(report(drawn("late").trace()), "idle-gpu")
     assert "another thread is in `cudaHostAlloc`" in finding.message
     assert not found(report(drawn("late", fixed=True).trace()), "idle-gpu")
+
+
+def test_batches_in_float64_that_the_device_converts_are_named() -> None:
+    (finding,) = found(report(drawn("doubled").trace()), "pageable-copies")
+    assert "268 MB a step are float64" in finding.message
+    assert finding.fix is not None
+    assert finding.fix.title.startswith("Convert to float32 before the copy")
