@@ -58,6 +58,10 @@ _FOREIGN = {
 # Record functions that torch itself opens; before 1.12 they were written as operators.
 _ANNOTATIONS = re.compile(r"(ProfilerStep[#*]|enumerate\(DataLoader\)#|Optimizer\.(step|zero_grad)#)")
 
+# Until 1.11 those of scripts and libraries were operators, too. An operator has a namespace or is a name; none of them
+# has a space, a number sign or a dot.
+_OLD_ANNOTATIONS = re.compile(r"(?!.*::).*[\s#.]")
+
 # What Intel's profiler calls copies: M is memory that was not allocated for devices, H is page-locked host memory.
 # https://github.com/pytorch/kineto, libkineto/src/plugin/xpupti: "Memcpy M2D (MEMORY(Unknown) -> DEVICE)".
 _XPU_COPY = re.compile(r"Memcpy (M2D|H2D|D2M|D2H)\b")
@@ -84,9 +88,18 @@ def accelerators(raws: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(name for prefix, name in _FOREIGN.items() if any(raw.startswith(prefix) for raw in foreign))
 
 
-def is_annotation(name: str) -> bool:
-    """Whether a CPU row of this name is one of torch's own record functions (a step, a fetch, an optimizer step)."""
-    return _ANNOTATIONS.match(name) is not None
+def is_annotation(name: str, *, old: bool = False) -> bool:
+    """Whether a CPU row of this name is one of torch's own record functions (a step, a fetch, an optimizer step).
+
+    old: of a file that calls ops `Operator`; there those of scripts are, too.
+    """
+    return _ANNOTATIONS.match(name) is not None or (old and _OLD_ANNOTATIONS.match(name) is not None)
+
+
+def is_old(raws: Iterable[object]) -> bool:
+    """Whether a file with these texts as `cat` is of the time when annotations were written as operators."""
+    known = set(raws)
+    return "Operator" in known and not known & {"cpu_op", "user_annotation"}
 
 
 def usual_name(name: str) -> str:

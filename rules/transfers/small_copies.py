@@ -116,10 +116,10 @@ def _waits_for_each(price: Price, rows: npt.NDArray[np.int64]) -> bool:
 def _host_ns(trace: Trace, rows: npt.NDArray[np.int64], waits_for_each: bool) -> int:
     """Host time of these ops; without the waits in them where these are for the device, of however few copies."""
     events = trace.events
-    if waits_for_each:
-        return total(union(events.start_ns[rows], events.end_ns[rows]))
-    waits = events.of(Category.RUNTIME) & events.named("Synchronize")
     ops = union(events.start_ns[rows], events.end_ns[rows])
+    if waits_for_each:  # in the queue behind kernels it is the device that is waited for
+        return total(subtract(ops, events.covered(events.of(Category.KERNEL))))
+    waits = events.of(Category.RUNTIME) & events.named("Synchronize")
     return total(subtract(ops, union(events.start_ns[waits], events.end_ns[waits])))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from advisor.trace.dialects import is_annotation, usual_name
+from advisor.trace.dialects import is_annotation, is_old, usual_name
 from advisor.trace.events import Category, Events, MemoryEvents, Thread
 from advisor.trace.numbers import integer, narrowed
 from advisor.trace.read.extract import Columns
@@ -28,7 +28,7 @@ def assemble(store: Store, tables: Tables, base_ns: int) -> Events:
     columns["start_ns"] += base_ns
     names = tuple("" if name is None else usual_name(name) for name in tables.names)
     threads = _one_thread_per_label(columns, tables)
-    _apply_dialects(columns, names, threads)
+    _apply_dialects(columns, names, threads, old=is_old(tables.categories))
     return Events(
         **columns,
         names=names,
@@ -77,10 +77,10 @@ def _one_thread_per_label(columns: Columns, tables: Tables) -> tuple[Thread, ...
     return tuple(Thread(pid, tid, names.get((pid, tid), "")) for pid, tid in index)
 
 
-def _apply_dialects(columns: Columns, names: tuple[str, ...], threads: tuple[Thread, ...]) -> None:
+def _apply_dialects(columns: Columns, names: tuple[str, ...], threads: tuple[Thread, ...], *, old: bool) -> None:
     """What older eras wrote otherwise: annotations among the operators and on rows of their own, streams as text."""
     kinds = columns["category"]
-    annotation = np.array([is_annotation(name) for name in names], bool)
+    annotation = np.array([is_annotation(name, old=old) for name in names], bool)
     if annotation.any():
         kinds[(kinds == Category.CPU_OP) & annotation.take(columns["name"])] = Category.ANNOTATION
     drawn = np.array([thread.tid.endswith("annotations") for thread in threads], bool)
