@@ -238,7 +238,7 @@ def reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence
     )
     if replay is not None and not replay.trusted and breakdown is not None and breakdown.on_device:
         outcomes = tuple(map(diagnosis.without_models, outcomes))
-    outcomes = told_once.idle_once(outcomes, replay, scale.step_us)
+    outcomes = told_once.idle_once(outcomes, replay, scale.step_us, known_us)
     replayed = _replayed_together(replay, outcomes)
     watched = computed.find(WatchedRun)
     lines = computed.find(LineShares) or computed.find(DeviceLineShares)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from advisor.analyses.costs.replay import Replay, ReplayedSaving
-from advisor.model import Finding, Outcome, finding_order
+from advisor.model import Finding, Outcome, Saving, finding_order
 from advisor.model.savings import NOTHING_SHARE
 
 # Two replays of one graph settle to a part in ten thousand of the step each.
@@ -14,17 +14,20 @@ _ALIKE_SHARE = 0.001
 _Place = tuple[int, int]
 
 
-def idle_once(outcomes: Sequence[Outcome], replay: Replay | None, step_us: float) -> tuple[Outcome, ...]:
+def idle_once(
+    outcomes: Sequence[Outcome], replay: Replay | None, step_us: float, parts_us: Mapping[str, float]
+) -> tuple[Outcome, ...]:
     """The outcomes with savings of idle time that add up: each has what it saves beside those before it.
 
     Either of two changes may save the same idle time: a wait that goes lets the host do its work ahead, or that
     work goes. It counts with the change that is certain, or saves most; fusions come last, that of most launches after
     all others, and rules that nothing has confirmed behind those. What has nothing left keeps its diagnosis without a
-    number.
+    number. Where nothing is replayed, as of one step, all of them together save no more of a part than it holds.
+
+    parts_us: the parts of the breakdown, on the scale of the savings.
     """
-    if replay is None:
-        return tuple(outcomes)
-    told = dict(_divided(_of_idle(outcomes, step_us), replay, step_us))
+    found = _of_idle(outcomes, step_us, Saving if replay is None else ReplayedSaving)
+    told = dict(_divided(found, replay, step_us) if replay is not None else _within(found, parts_us, step_us))
     return tuple(
         replace(outcome, findings=tuple(told.get((at, n), finding) for n, finding in enumerate(outcome.findings)))
         if any(place[0] == at for place in told)
@@ -33,13 +36,13 @@ def idle_once(outcomes: Sequence[Outcome], replay: Replay | None, step_us: float
     )
 
 
-def _of_idle(outcomes: Sequence[Outcome], step_us: float) -> list[tuple[_Place, str, Finding]]:
-    """Findings with a replayed saving of idle time, in the order in which they count."""
+def _of_idle(outcomes: Sequence[Outcome], step_us: float, kind: type[Saving]) -> list[tuple[_Place, str, Finding]]:
+    """Findings with such a saving of idle time, in the order in which they count."""
     found = [
         ((not outcome.confirmed, _fused(finding), finding_order(outcome.rule, finding, step_us)), (at, n))
         for at, outcome in enumerate(outcomes)
         for n, finding in enumerate(outcome.findings)
-        if isinstance(finding.saving, ReplayedSaving) and finding.recoverable and _idle(finding)
+        if isinstance(finding.saving, kind) and finding.recoverable and _idle(finding)
     ]
     return [((at, n), outcomes[at].rule, outcomes[at].findings[n]) for _, (at, n) in sorted(found)]
 
@@ -63,6 +66,27 @@ def _divided(
         before.append((rule, finding, saving))
 
 
+def _within(
+    found: Sequence[tuple[_Place, str, Finding]], parts_us: Mapping[str, float], step_us: float
+) -> Iterator[tuple[_Place, Finding]]:
+    """Those for which the ones before them leave less of the parts that they claim."""
+    left_us, owners = dict(parts_us), dict[str, str]()
+    for place, rule, finding in found:
+        saving = finding.saving
+        if saving is None or not finding.claims:
+            continue
+        room_us = sum(left_us.get(part, 0.0) for part in finding.claims)
+        rivals = [owners[part] for part in finding.claims if part in owners]
+        if rivals and room_us < saving.high_us - _ALIKE_SHARE * step_us:
+            saving = replace(saving, low_us=min(saving.low_us, room_us), high_us=room_us)
+            yield place, _less(finding, saving, rivals[0], step_us)
+        takes_us = min(saving.high_us, room_us)
+        for part in finding.claims:
+            part_us = min(takes_us, left_us.get(part, 0.0))
+            if part_us > 0:
+                left_us[part], takes_us, owners[part] = left_us[part] - part_us, takes_us - part_us, rule
+
+
 def _idle(finding: Finding) -> bool:
     """Whether it saves idle time alone, or does not say what: where kernels shrink, what is idle changes with them."""
     return all(claim.startswith("idle_") for claim in finding.claims)
@@ -79,7 +103,7 @@ def _fused(finding: Finding) -> int:
     return sum(len(edit.rows) for edit in edits if edit.what == "fuse")
 
 
-def _less(finding: Finding, left: ReplayedSaving, rival: str, step_us: float) -> Finding:
+def _less(finding: Finding, left: Saving, rival: str, step_us: float) -> Finding:
     if left.high_us < NOTHING_SHARE * step_us:
         why = f"no number: `{rival}` saves the same idle time; either change does"
         return replace(finding, saving=None, facts={**finding.facts, "saving": why})

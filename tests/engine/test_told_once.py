@@ -6,7 +6,8 @@ import pytest
 from benchmarks.gpu.drawn_jobs import eighth_set, tenth_set
 from drawn_loops import report
 
-from advisor.model import Finding, Report
+from advisor.engine.told_once import idle_once
+from advisor.model import Finding, Outcome, Report, Saving
 
 
 def drawn(of: object, name: str) -> tuple[Report, float]:
@@ -43,3 +44,30 @@ def test_changes_of_different_idle_time_keep_what_they_save() -> None:
     copies = of_rule(said, "pageable-copies")
     assert copies.saving is not None
     assert "without what" not in copies.saving.how
+
+
+def modelled(rule: str, high_us: float, *claims: str) -> Outcome:
+    """A rule that found something that saves up to so much of these parts; nothing was replayed."""
+    finding = Finding(f"{rule} found something.", Saving(0.0, high_us, "modelled", "high: all"), claims=claims)
+    return Outcome(rule, "found", (finding,))
+
+
+def test_without_a_replay_savings_of_a_part_are_no_more_than_it_holds() -> None:
+    """One step: two changes claim the time before launches, one of them other idle time as well."""
+    outcomes = (
+        modelled("launch-bound", 600.0, "idle_launch"),
+        modelled("sync-in-loop", 700.0, "idle_sync", "idle_launch"),
+        modelled("input-bound", 300.0, "idle_input"),
+    )
+    parts_us = {"idle_launch": 600.0, "idle_sync": 200.0, "idle_input": 300.0}
+    savings = [outcome.findings[0].saving for outcome in idle_once(outcomes, None, 2_000.0, parts_us)]
+    highs = [saving.high_us if saving else None for saving in savings]
+    # 700 of the 800 µs go to the wait, which saves most; what is left of launches is 100.
+    assert highs == [100.0, 700.0, 300.0]
+
+
+def test_without_a_replay_what_has_nothing_left_has_no_number() -> None:
+    outcomes = (modelled("launch-bound", 600.0, "idle_launch"), modelled("sync-in-loop", 700.0, "idle_launch"))
+    first, second = (one.findings[0] for one in idle_once(outcomes, None, 2_000.0, {"idle_launch": 700.0}))
+    assert (first.saving, second.saving and second.saving.high_us) == (None, 700.0)
+    assert "`sync-in-loop` saves the same idle time" in first.facts["saving"]

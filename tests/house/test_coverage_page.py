@@ -50,6 +50,7 @@ FOR_ITSELF = {
     "explicit-inverses",
     "frequent-decompositions",
     "full-spectra",
+    "gradients-of-parts",
     "jacobian-across-batch",
     "long-filters",
     "repeated-clipping",

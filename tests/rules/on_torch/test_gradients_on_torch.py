@@ -262,3 +262,26 @@ def test_a_batch_that_asks_for_gradients(use: str, tmp_path: Path) -> None:
     found = outcome("unused-gradients", step, tmp_path, record)
     assert found.status == ("found" if use == "nothing" else "clear")
     assert [one.facts["unread"] for one in found.findings] == ([1] if use == "nothing" else [])
+
+
+@pytest.mark.parametrize(("take", "status"), [("select", "found"), ("slice", "found"), ("unbind", "clear")])
+def test_gradients_of_parts_that_are_taken_one_by_one(take: str, status: str, tmp_path: Path) -> None:
+    given = torch.randn(4, 48, 64, 16, requires_grad=True)
+
+    def gradient(take: str) -> torch.Tensor:
+        given.grad = None
+        decays, state = given.sigmoid(), torch.zeros(4, 64, 16)
+        parts = decays.unbind(1) if take == "unbind" else None
+        for at in range(48):
+            part = parts[at] if parts else decays[:, at] if take == "select" else decays[:, at : at + 1].squeeze(1)
+            state = part * state + part
+        state.sum().backward()
+        assert given.grad is not None
+        return given.grad.clone()
+
+    found = outcome("gradients-of-parts", lambda: gradient(take), tmp_path)
+    assert found.status == status
+    if status == "found":
+        assert found.findings[0].facts["parts"] == 48
+        # Sums with zeros are exact: the fix changes no digit.
+        assert torch.equal(gradient(take), gradient("unbind"))
