@@ -128,6 +128,18 @@ def test_the_era_of_torch_1_8() -> None:
     assert trace.memory.bytes.tolist() == [512] * 6
 
 
+@pytest.mark.parametrize(("era", "expected"), [("Operator", Category.ANNOTATION), ("cpu_op", Category.CPU_OP)])
+def test_annotations_of_scripts_were_operators_once(era: str, expected: Category) -> None:
+    """Files of torch 1.8 have them among the ops; since 1.12 a compiled region is an op whose name has spaces, too."""
+    named = ("## forward ##", "DistributedDataParallel.forward", "Torch-Compiled Region: 0/0")
+    ops = ("aten::add", "autograd::engine::evaluate_function: AddBackward0", "ReluBackward1", "detach_")
+    events = load.read_bytes(_document([_row(cat=era, name=name) for name in (*named, *ops)]), "t").events
+    assert {events.text(at): events.category[at] for at in range(len(events))} == {
+        **dict.fromkeys(named, expected),
+        **dict.fromkeys(ops, Category.CPU_OP),
+    }
+
+
 def test_a_step_drawn_on_the_device_is_no_step() -> None:
     trace = load.read_bytes(made.good().encode(), "t")
     steps = trace.events.named("ProfilerStep")
