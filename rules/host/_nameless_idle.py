@@ -62,8 +62,8 @@ def rest(rest_us: float, idle: GpuIdle, price: Price) -> Finding:
         why = "and the trace does not show why: it has no host events there"
     elif pinning := _pinning(idle, price):
         why = (
-            f"while the loop's thread stands still and another thread is in `{pinning}`: one that pins batches may "
-            "hold Python's lock, and batches of one size find pinned memory that is kept"
+            f"while the loop's thread waits and another thread calls `{pinning}`: one that pins batches may hold "
+            "Python's lock, and batches of one size find pinned memory that is kept"
         )
     elif largest and (largest.where or largest.host not in NAMELESS):
         why = f"while the host does many short pieces of work, the largest {what_of(largest.where, largest.host)}"

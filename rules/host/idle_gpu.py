@@ -242,7 +242,7 @@ EXAMPLES = [
         says=("does not name", "advisor run"),
     ),
     Example(
-        "the loop's thread stands still while that of the loader takes pinned memory",
+        "the loop's thread waits while that of the loader takes pinned memory",
         draw(
             """
             step   [1                       ][2                       ]
@@ -257,7 +257,7 @@ EXAMPLES = [
             K=GEMM,
         ),
         saves_us="unknown",
-        says=("another thread is in `cudaHostAlloc`",),
+        says=("another thread calls `cudaHostAlloc`",),
     ),
     Example(
         "Python of the optimizer itself, before it launches: nothing that could be moved elsewhere",

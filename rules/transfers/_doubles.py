@@ -67,7 +67,7 @@ def _converted(price: Price) -> set[tuple[int, ...]]:
     return found - {()}
 
 
-_DIMS = {"dims": [[256, 4096]], "dtypes": ["double"]}
+_TO = Ev("aten::to", launches="memcpy", blocks=True, dims=[[256, 4096]], dtypes=["double"])
 IN_DOUBLE = Example(
     "a batch in float64, which the GPU converts",
     draw(
@@ -77,9 +77,9 @@ IN_DOUBLE = Example(
         gpu 7  [C   ]  [D ][K    ]       [C   ]  [D ][K    ]
         """,
         us=1000,
-        T=Ev("aten::to", launches="memcpy", blocks=True, **_DIMS),
+        T=_TO,
         C=H2D_PAGEABLE,
-        V=Ev("aten::to", launches="kernel", **_DIMS),
+        V=replace(_TO, launches="kernel", blocks=False),
         D=Ev("direct_copy_kernel_cuda", "kernel"),
         F=FORWARD,
         K=GEMM,

@@ -68,9 +68,9 @@ def test_reads_that_follow_one_another_are_told_as_one() -> None:
     assert 0.7 * gain_us < finding.saving.high_us <= 1.1 * gain_us
 
 
-def test_a_thread_that_pins_while_the_loop_stands_still_is_named() -> None:
+def test_a_thread_that_pins_while_the_loop_waits_is_named() -> None:
     (finding,) = found(report(drawn("late").trace()), "idle-gpu")
-    assert "another thread is in `cudaHostAlloc`" in finding.message
+    assert "another thread calls `cudaHostAlloc`" in finding.message
     assert not found(report(drawn("late", fixed=True).trace()), "idle-gpu")
 
 
