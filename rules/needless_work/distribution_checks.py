@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -134,7 +135,7 @@ _STEPS = """
     step   [1                                  ][2                                  ]
     cpu    [F   ][G][A][R]    [E][H][A][R]  [B ] [F   ][G][A][R]    [E][H][A][R]  [B ]
     """
-_CHECKED: dict[str, Ev] = {
+_CHECKED: dict[str, Any] = {
     "F": FORWARD,
     "G": op("gt", [64, 6], []),
     "E": op("eq", [64, 6], [64, 6]),

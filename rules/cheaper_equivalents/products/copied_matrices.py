@@ -61,8 +61,8 @@ def check(
     copied = {}
     for row in outer[events.exactly("aten::matmul")[outer]].tolist():
         dims = dims_of(events, row)
-        if known := _copied(sizes(dims, 0), sizes(dims, 1)):
-            copied[row] = known
+        if of_row := _copied(sizes(dims, 0), sizes(dims, 1)):
+            copied[row] = of_row
     if not copied:
         return
     parts = tuple(
