@@ -28,15 +28,34 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import AUTOGRAD_NODE, SYNC, Drawing, Ev, Example, Finding, Fix, Lines, Missing, Price, StepOps
+from advisor.api import (
+    AUTOGRAD_NODE,
+    SYNC,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Missing,
+    Price,
+    StepOps,
+    constant,
+)
 
 from ...shared._examples import op, two_steps
-from ...shared._places import often
-from .._equivalent import Equivalent, whole, worth
+from ...shared._places import forward_rows, often
+from .._equivalent import Equivalent, worth
 
 Ints = npt.NDArray[np.int64]
 
 _PARTS = ("aten::select_backward", "aten::slice_backward")
+# Of these zeros and sums the least that `unbind` saved on a CPU; in most shapes it saved more than they took.
+_LEAST = constant("share.gradients_of_parts").value
+_HOW = (
+    "high: all zeros and sums of the whole size; low: on a CPU the least part of them that was saved in measurements; "
+    "the copies of the parts stay, as joining them takes as long"
+)
 _FIX = Fix(
     "Take all parts at once, before the loop",
     "exact",
@@ -57,10 +76,12 @@ def check(
     if len(rows) and not len(known):
         raise Missing("which part of a tensor a gradient is of is not recorded; capture with `record_shapes=True`")
     for part in _parts(ops, known):
+        # The line that takes the part, where its op carries the number of its node; else the one that asked for it.
+        forward = forward_rows(ops.trace, part.nodes)
         one = Equivalent(
-            parts=whole(part.needless),
-            how="all zeros and sums of the whole size; the copies of the parts stay, as joining them takes as long",
-            shown=part.nodes,
+            parts=((part.needless, 1.0 if price.on_device else _LEAST, 1.0),),
+            how=_HOW,
+            shown=forward if len(forward) else part.nodes,
         )
         if found := worth(price, lines, one, min_share):
             times = len(part.nodes) / ops.steps.count
