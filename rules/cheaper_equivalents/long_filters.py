@@ -20,6 +20,7 @@ is near a quiet one.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -46,13 +47,14 @@ from ..shared._places import often
 from ..shared._words import count
 from ._equivalent import Equivalent, worth
 
-# Measured shares that go: (from so many taps on, share). With 64 and 128 taps transforms also took up to twice as long.
-_SAVED = (
-    (2048, constant("share.longest_filter").range),
-    (512, constant("share.longer_filter").range),
-    (256, constant("share.long_filter").range),
+# Measured shares that go, by taps; between two of them from the least of one to the most of the other. With 64 and 128
+# taps transforms also took up to twice as long.
+_LEAST_TAPS = 256
+_AT = (
+    (_LEAST_TAPS, constant("share.long_filter")),
+    (512, constant("share.longer_filter")),
+    (2048, constant("share.longest_filter")),
 )
-_LEAST_TAPS = _SAVED[-1][0]
 # Where the result is shorter than the filter, transforms of the whole compute much that nobody asked for.
 _LEAST_OF_FILTER = 0.5
 _NEARLY = 0.9
@@ -78,9 +80,13 @@ def check(
     rows = np.intersect1d(price.ops.nesting.outer_op[list(taps)], outer) if taps else np.zeros(0, np.int64)
     if not len(rows):
         return
-    shortest = min(taps.values())
-    share = next(share for least, share in _SAVED if shortest >= least)
-    parts = ((np.concatenate((rows, backward_of(events, rows))), *share),)
+    of_share = defaultdict(list)
+    for row, many in taps.items():
+        of_share[_share(many)].append(price.ops.nesting.outer_op[row])
+    parts = tuple(
+        (np.concatenate((mine, backward_of(events, np.array(mine, np.int64)))), *share)
+        for share, mine in of_share.items()
+    )
     one = Equivalent(parts=parts, how=_HOW, ops="long", shown=rows, timed_on_device=False)
     if known := worth(price, lines, one, min_share):
         times, most = len(rows) / price.ops.steps.count, max(taps.values())
@@ -90,6 +96,12 @@ def check(
             {"taps": most, "times": times, "spent_us": known.spent_us},
             _FIX,
         )
+
+
+def _share(taps: int) -> tuple[float, float]:
+    """The share that goes, at least and at most."""
+    low = [known.range[0] for at, known in _AT if at <= taps][-1]
+    return low, next((known.range[1] for at, known in _AT if at >= taps), _AT[-1][1].range[1])
 
 
 def _taps(events: Events, row: int) -> int:

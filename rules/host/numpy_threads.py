@@ -42,7 +42,7 @@ def check(
     min_share: float = 0.1,  # of the steps, waiting for a core; on an idle machine nine of ten scripts have half of it
 ) -> Iterator[Finding]:
     vitals = record.vitals if record else None
-    if record is None or vitals is None or not vitals.timed_us or not vitals.loop_queued_us:
+    if record is None or vitals is None or not vitals.timed_us or vitals.loop_queued_us is None:
         return
     settings = record.settings
     cores, threads, theirs = settings.cores or 0, settings.threads or 0, settings.numpy_threads or 0

@@ -21,8 +21,8 @@ Where each sample has a matrix of its own. Results differ in the last digits.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator
-from itertools import zip_longest
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from advisor.api import Drawing, Example, Finding, Fix, Lines, Price, constant, 
 from ...shared._examples import node, op, two_steps
 from ...shared._words import count
 from .._equivalent import Equivalent, worth
+from ._broadcast_origins import broadcast
 
 # Vectors for each copy, at most, as measured: with more of them a copy is less of what the product takes.
 _MOST_VECTORS = 4
@@ -65,8 +66,12 @@ def check(
             copied[row] = of_row
     if not copied:
         return
+    of_share = defaultdict(list)
+    for row, (_, _, share) in copied.items():
+        of_share[share].append(row)
     parts = tuple(
-        (np.union1d([row], nodes_of(events, outer, np.array([row]))), *share) for row, (_, _, share) in copied.items()
+        (np.union1d(mine, nodes_of(events, outer, np.array(mine, np.int64))), *share)
+        for share, mine in of_share.items()
     )
     rows = np.array(list(copied), np.int64)
     one = Equivalent(parts=parts, how=_HOW, ops="long", timed_on_device=False, shown=rows)
@@ -87,8 +92,7 @@ def _copied(left: Shape, right: Shape) -> tuple[int, int, tuple[float, float]] |
     """
     if min(len(left), len(right)) < 3:  # torch folds the samples into rows itself
         return None
-    pairs = zip_longest(reversed(left[:-2]), reversed(right[:-2]), fillvalue=1)
-    products = math.prod(max(a, b) for a, b in pairs)
+    products = math.prod(broadcast(left[:-2], right[:-2]))
     result = products * left[-2] * right[-1]
     for mine, other, vectors in ((left, right, right[-1]), (right, left, left[-2])):
         matrices, size = math.prod(mine[:-2]), mine[-2] * mine[-1]
