@@ -10,7 +10,6 @@ from . import _labels, _words
 _WORTH_NAMING = 0.20
 # Parts that are said in a line of text.
 _SAID_SHARE = 0.01
-_OUTSIDE = ("startup", "end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +32,14 @@ def beside_steps(report: Report) -> str:
     account = report.account
     if account is None:
         return ""
-    loop_us = in_loop_us(account)
-    others = [part for part in account.parts if part.id not in (*_OUTSIDE, "training")]
-    largest = max(others, key=lambda part: part.us, default=None)
-    if largest is None or not loop_us or largest.us < _WORTH_NAMING * loop_us:
+    others = [(part.share, part) for part in account.parts if part.share is not None and part.id != "training"]
+    most, largest = max(others, key=lambda one: one[0], default=(0.0, None))
+    if largest is None or most < _WORTH_NAMING:
         return ""
     at = f" ({_at(largest.lines[0].source)})" if largest.lines else ""
     what = _words.short(_labels.run_part(largest.id).name)
-    share = _words.share(largest.us / loop_us)
-    return f"{share} of the run after start-up goes to {what[:1].lower()}{what[1:]}{at}, not to training steps."
-
-
-def in_loop_us(account: RunAccount) -> float:
-    """Time between start-up and the last training step, µs: what shares of the run are of."""
-    return sum(part.us for part in account.parts if part.id not in _OUTSIDE)
+    what = f"{what[:1].lower()}{what[1:]}{at}"
+    return f"{_words.share(most)} of the run after start-up goes to {what}, not to training steps."
 
 
 def summary(report: Report) -> str:
@@ -54,27 +47,22 @@ def summary(report: Report) -> str:
     account = report.account
     if account is None:
         return ""
-    loop_us = in_loop_us(account)
     before, after = (
         [
             _said(part, _words.time(part.us))
             for part in account.parts
-            if part.id == name and _is_notable(part, account.us)
+            if part.id == name and part.us >= _SAID_SHARE * account.us
         ]
-        for name in _OUTSIDE
+        for name in ("startup", "end")
     )
     inside = [
-        _said(part, _words.share(part.us / loop_us))
+        _said(part, _words.share(part.share))
         for part in sorted(account.parts, key=lambda part: -part.us)
-        if part.id not in _OUTSIDE and _is_notable(part, loop_us)
+        if part.share is not None and part.share >= _SAID_SHARE
     ]
-    steps = f"{_words.time(loop_us)} with {_words.plural(account.steps, 'training step')}"
+    steps = f"{_words.time(account.loop_us)} with {_words.plural(account.steps, 'training step')}"
     loop = f"{steps}: {', '.join(inside)}" if inside else steps
     return f"Where the run goes: {'; '.join([*before, loop, *after])}"
-
-
-def _is_notable(part: RunPart, of_us: float) -> bool:
-    return 0 < part.us >= _SAID_SHARE * of_us
 
 
 def _said(part: RunPart, amount: str) -> str:
@@ -85,14 +73,13 @@ def _said(part: RunPart, amount: str) -> str:
 
 def rows(account: RunAccount) -> tuple[Row, ...]:
     """All parts, in the order of the run."""
-    loop_us = in_loop_us(account)
     return tuple(
         Row(
             _labels.run_part(part.id).name,
-            _words.share(part.us / loop_us) if part.id not in _OUTSIDE and loop_us else "",
+            "" if part.share is None else _words.share(part.share),
             _words.time(part.us),
             _words.count(part.times) if part.times else "",
-            tuple(_line(line, part, loop_us) for line in part.lines),
+            tuple(_line(line, part, account.loop_us) for line in part.lines),
         )
         for part in account.parts
     )
@@ -111,7 +98,7 @@ def how(account: RunAccount) -> str:
 
 
 def _line(line: RunLine, part: RunPart, loop_us: float) -> tuple[str, str, str]:
-    share = _words.time(line.us) if part.id in _OUTSIDE or not loop_us else _words.share(line.us / loop_us)
+    share = _words.time(line.us) if part.share is None else _words.share(line.us / loop_us)
     return _at(line.source), share, _at(line.inner) if line.inner else ""
 
 

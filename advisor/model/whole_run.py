@@ -24,14 +24,15 @@ class RunLine:
 
 @dataclass(frozen=True, slots=True)
 class RunPart:
-    """A part of the timed run, µs of the run. error_us: the standard error of `us`; times: how often, None: unknown.
+    """A part of the timed run, µs of the run.
 
-    lines: those that took most of it, the costliest first.
+    share: of the time between start-up and the last step; None of what lies outside it. error_us: the standard error of
+    `us`; times: how often, None: unknown. lines: those that took most of it, the costliest first.
     """
 
     id: str
     us: float
-    share: float
+    share: float | None
     error_us: float = 0.0
     times: float | None = None
     lines: tuple[RunLine, ...] = ()
@@ -53,3 +54,8 @@ class RunAccount:
     parts: tuple[RunPart, ...]
     rank: int = 0
     sampled: int = 0
+
+    @property
+    def loop_us(self) -> float:
+        """Time between start-up and the last training step, µs, which shares are of."""
+        return sum(part.us for part in self.parts if part.share is not None)

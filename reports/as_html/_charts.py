@@ -153,9 +153,10 @@ def run_bar(account: RunAccount | None) -> tuple[Piece, ...]:
     pieces, x = [], 0.0
     for part, row in zip(account.parts if account else (), rows, strict=True):
         label, kind = _labels.run_part(part.id), _RUN_KINDS.get(part.id, "other")
-        shown = (percent(x), percent(part.share), row.share or row.time, row.time)
-        pieces.append(Piece(kind, label.name, label.meaning, *shown, part.share >= _LABEL_SHARE))
-        x += part.share
+        width = part.us / account.us if account else 0.0
+        shown = (percent(x), percent(width), row.share or row.time, row.time)
+        pieces.append(Piece(kind, label.name, label.meaning, *shown, width >= _LABEL_SHARE))
+        x += width
     return tuple(pieces)
 
 

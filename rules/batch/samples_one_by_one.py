@@ -43,8 +43,8 @@ from advisor.api import (
 )
 
 from ..shared._loop_saving import loop_saving
-from ..shared._places import often, place
-from ..shared._words import each_step
+from ..shared._places import place
+from ..shared._words import each_step, often
 
 _FIX = Fix(
     "Stack the samples, and call the model once for all of them",

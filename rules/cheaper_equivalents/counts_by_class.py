@@ -43,8 +43,8 @@ from advisor.api import (
     together,
 )
 
-from ..shared._places import often, place
-from ..shared._words import each_step
+from ..shared._places import place
+from ..shared._words import each_step, often
 
 # How many such passes one bincount takes.
 _BINCOUNT = constant("share.bincount_passes").range

@@ -46,7 +46,7 @@ from advisor.api import (
 )
 
 from ..shared._examples import node, op, two_steps
-from ..shared._places import often
+from ..shared._words import often
 from ._equivalent import Equivalent, worth
 from ._masks import FLASH_ON_CPU, is_causal, kept_on_cpu, masked, on_cpu
 

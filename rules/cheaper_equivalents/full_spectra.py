@@ -43,7 +43,7 @@ from advisor.api import (
 )
 
 from ..shared._examples import node, two_steps
-from ..shared._places import often
+from ..shared._words import often
 from ._equivalent import Equivalent, Ints, worth
 
 _FORWARD = tuple(f"aten::fft_{name}" for name in ("fft", "fft2", "fftn"))

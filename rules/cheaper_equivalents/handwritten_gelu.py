@@ -40,7 +40,7 @@ from advisor.api import (
 )
 
 from ..shared._examples import node, op, two_steps
-from ..shared._places import often
+from ..shared._words import often
 from ._equivalent import Equivalent, Ints, worth
 
 # The share of the written-out form's time, forward and backward, that `F.gelu` saved.

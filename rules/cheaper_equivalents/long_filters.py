@@ -43,8 +43,7 @@ from advisor.api import (
 )
 
 from ..shared._examples import node, two_steps
-from ..shared._places import often
-from ..shared._words import count
+from ..shared._words import count, often
 from ._equivalent import Equivalent, worth
 
 # Measured shares that go, by taps; between two of them from the least of one to the most of the other. With 64 and 128

@@ -27,8 +27,8 @@ import numpy as np
 from advisor.api import Example, Finding, Fix, Lines, Price, backward_of, constant
 
 from ..shared._examples import op, two_steps
-from ..shared._places import often
 from ..shared._repeated_heads import repeated_heads
+from ..shared._words import often
 from ._equivalent import Equivalent, worth
 
 CONFIRMED = "measured pair on a CPU: a language model with grouped-query attention; attention alone in ten shapes"

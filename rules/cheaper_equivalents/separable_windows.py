@@ -41,7 +41,8 @@ from advisor.api import (
 )
 
 from ..shared._examples import node, op, two_steps
-from ..shared._places import often, set_at
+from ..shared._places import set_at
+from ..shared._words import often
 from ._equivalent import Equivalent, worth
 
 _NAMES = ("aten::conv2d", "aten::convolution")

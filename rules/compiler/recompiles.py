@@ -43,8 +43,8 @@ from advisor.api import (
     union,
 )
 
-from ..shared._places import often, place
-from ..shared._words import count, percent, plural
+from ..shared._places import place
+from ..shared._words import count, often, percent, plural
 from ._compiled import Recompile, given_up, marks_regions, recompiles
 
 CONFIRMED = "real traces: torch.compile on a CPU with changing lengths and with a number from .item()"

@@ -25,8 +25,8 @@ from advisor.api import (
     duration,
 )
 
-from ..shared._places import made_at, often, place, set_at
-from ..shared._words import count, percent
+from ..shared._places import made_at, place, set_at
+from ..shared._words import count, often, percent
 
 # DistributedDataParallel's own: buckets of 25 MiB, after a first one of 1 MiB.
 _BUCKET_BYTES = 25 << 20

@@ -55,8 +55,8 @@ from advisor.api import (
     edits,
 )
 
-from ..shared._places import often, set_at
-from ..shared._words import each_step, percent
+from ..shared._places import set_at
+from ..shared._words import each_step, often, percent
 
 # Ops around a broadcast: one joins the buffers to a message, the others copy them back.
 _JOINS, _COPIES = ("aten::flatten_dense_tensors", "aten::cat"), ("aten::unflatten_dense_tensors", "aten::copy_")

@@ -48,8 +48,7 @@ from advisor.api import (
     union,
 )
 
-from ..shared._places import often
-from ..shared._words import percent
+from ..shared._words import often, percent
 
 
 def check(

@@ -39,8 +39,8 @@ from advisor.api import (
     duration,
 )
 
-from ..shared._places import often, set_at
-from ..shared._words import count
+from ..shared._places import set_at
+from ..shared._words import count, often
 
 CONFIRMED = "measured pair on a CPU: two ranks, a deep and narrow network, with and without the search"
 

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from advisor.api import BACKWARD, Finding, Fix, Lines, Price, backward_of, edits
 
-from ..shared._places import often
-from ..shared._words import each_step
+from ..shared._words import each_step, often
 
 Ints = npt.NDArray[np.int64]
 

@@ -12,8 +12,7 @@ from advisor.api import Finding, Fix, KernelWork, Lines, Price, duration
 
 from ..shared._listed import as_lists
 from ..shared._op_loops import OpLoop, op_loops
-from ..shared._places import often
-from ..shared._words import each_step
+from ..shared._words import each_step, often
 
 Ints = npt.NDArray[np.int64]
 

@@ -48,10 +48,10 @@ from advisor.api import (
 )
 
 from ..shared._examples import STEPS_ON_CPU
-from ..shared._places import calls_collector, often, place
+from ..shared._places import calls_collector, place
 from ..shared._run_examples import run_of, sample
 from ..shared._run_parts import each_hour, finding_of, is_known, narrowed, saving_of, watched
-from ..shared._words import percent
+from ..shared._words import often, percent
 
 CONFIRMED = "measured on a CPU: gc.collect() after each step, and automatic full collections every 50 steps"
 

@@ -70,8 +70,8 @@ from advisor.api import (
 )
 
 from ..shared._loop_saving import NOT_SEEN, loop_saving
-from ..shared._places import called_at, often
-from ..shared._words import each_step
+from ..shared._places import called_at
+from ..shared._words import each_step, often
 from ._cells_in_turn import cells_in_turn
 from ._device_loops import DeviceLoop, device_loops
 from ._tensor_by_tensor import Priced, over_tensors

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from advisor.api import Finding, Fix, InputWaits, LineCost, LineCosts, Loader, RankRecord, duration, refill_us
 
-from ..shared._places import often, place
-from ..shared._words import count, of_step, plural
+from ..shared._places import place
+from ..shared._words import count, of_step, often, plural
 from ._loader import Seen
 
 # Batches of an iterator that is dropped after the first; workers draw those that follow ahead.

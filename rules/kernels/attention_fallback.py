@@ -41,8 +41,8 @@ from advisor.api import (
     draw,
 )
 
-from ..shared._places import often, place, set_at
-from ..shared._words import each_step
+from ..shared._places import place, set_at
+from ..shared._words import each_step, often
 from ._attention_cost import cost_of_plain, fused
 from ._attention_words import in_transformers
 

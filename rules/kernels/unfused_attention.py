@@ -46,8 +46,8 @@ from advisor.api import (
     draw,
 )
 
-from ..shared._places import often, set_at
-from ..shared._words import each_step
+from ..shared._places import set_at
+from ..shared._words import each_step, often
 from ._attention_cost import cost_of, fused
 from ._attention_words import in_transformers
 from ._attentions import attentions

@@ -10,8 +10,8 @@ import numpy as np
 from advisor.api import OPTIMIZER, CallSites, Ev, Example, Finding, Fix, Lines, Price, Reused, draw, is_layer
 
 from ..shared._examples import node
-from ..shared._places import often, place
-from ..shared._words import each_step
+from ..shared._places import place
+from ..shared._words import each_step, often
 from ._proven_passes import asked
 from ._same_result import reuse
 from ._second_forward_examples import LAYER, linear

@@ -40,8 +40,8 @@ from advisor.api import (
 )
 
 from ..shared._examples import node, op
-from ..shared._places import often, place
-from ..shared._words import percent
+from ..shared._places import place
+from ..shared._words import often, percent
 from ._unused_records import places_of, unused_runs
 
 CONFIRMED = "measured pair on a CPU: a validation every 5 steps, with and without no_grad"

@@ -45,7 +45,8 @@ from advisor.api import (
 
 from ..cheaper_equivalents._equivalent import Equivalent, worth
 from ..shared._examples import node, observed, op, two_steps
-from ..shared._places import first_line, often, place, set_at
+from ..shared._places import first_line, place, set_at
+from ..shared._words import often
 from ._gradient_penalties import Penalty, penalties, rows_of_all
 
 # Passes whose line is asked for; where these have none, neither have others.

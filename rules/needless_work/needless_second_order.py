@@ -48,8 +48,8 @@ from advisor.api import (
 
 from ..shared._device_waits import waiting_us
 from ..shared._examples import node, op
-from ..shared._places import first_line, often, place
-from ..shared._words import each_step
+from ..shared._places import first_line, place
+from ..shared._words import each_step, often
 from ._unused_records import behind, unused_passes
 
 CONFIRMED = "measured pair on a CPU: first-order meta-learning with create_graph=True against without"

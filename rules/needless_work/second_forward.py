@@ -50,8 +50,8 @@ from advisor.api import (
 )
 
 from ..shared._examples import node, op
-from ..shared._places import often, place
-from ..shared._words import each_step
+from ..shared._places import place
+from ..shared._words import each_step, often
 from ._after_the_update import AFTER_THE_UPDATE, after_the_update
 from ._proven_passes import asked, proven_again
 from ._same_result import reuse

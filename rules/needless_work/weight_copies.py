@@ -58,8 +58,8 @@ from advisor.api import (
 )
 
 from ..shared._device_waits import to_host, waiting_us
-from ..shared._places import first_line, often, place
-from ..shared._words import count, each_step
+from ..shared._places import first_line, place
+from ..shared._words import count, each_step, often
 from ._weight_passes import weight_passes
 
 CONFIRMED = "measured pair on a CPU: a deep copy of the state after each step against one at the end of the epoch"

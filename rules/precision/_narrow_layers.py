@@ -34,8 +34,8 @@ from advisor.api import (
     sizes,
 )
 
-from ..shared._places import first_line, often, place
-from ..shared._words import percent
+from ..shared._places import first_line, place
+from ..shared._words import often, percent
 
 Ints = npt.NDArray[np.int64]
 Shape = tuple[int, ...]

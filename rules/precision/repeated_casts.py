@@ -66,8 +66,8 @@ from advisor.api import (
     sizes,
 )
 
-from ..shared._places import first_line, often, place
-from ..shared._words import percent
+from ..shared._places import first_line, place
+from ..shared._words import often, percent
 from ._narrow_layers import NARROW, around_narrow_layers
 
 Ints = npt.NDArray[np.int64]

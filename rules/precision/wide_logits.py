@@ -50,8 +50,7 @@ from advisor.api import (
     sizes,
 )
 
-from ..shared._places import often
-from ..shared._words import each_step
+from ..shared._words import each_step, often
 
 Ints = npt.NDArray[np.int64]
 # Vocabularies of language models; classes of pictures are fewer.

@@ -53,10 +53,10 @@ from advisor.api import (
 )
 
 from ..shared._device_waits import to_host, waiting_us
-from ..shared._places import often, place, set_at
+from ..shared._places import place, set_at
 from ..shared._run_examples import run_of, sample
 from ..shared._run_parts import each_hour, finding_of, is_known, saving_of, watched
-from ..shared._words import percent
+from ..shared._words import often, percent
 from ._intervals import CHECKPOINTS, places_of, worded
 from ._rhythm import Rhythm, rhythm
 

@@ -1,4 +1,4 @@
-"""Places in the user's code, and how often something happens, as messages name them."""
+"""Places in the user's code, as messages name them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,6 @@ from advisor.api import (
     Source,
     Trace,
 )
-
-from ._words import count
-
-# Below it the nearest whole number of steps is two or more.
-_ONCE_IN_TWO = 2 / 3
 
 
 def place(where: Source | None) -> str:
@@ -107,10 +102,3 @@ def forward_lines(lines: Lines | None, trace: Trace, nodes: npt.NDArray[np.int64
 def called_at(called: tuple[Source, ...]) -> str:
     """' (called at train.py:85)'; nothing where the call is not known."""
     return f" (called{place(called[0])})" if called else ""
-
-
-def often(per_step: float) -> str:
-    """'once a step', '2 times a step'; 'once in 5 steps' for what is rarer. per_step: above 0."""
-    if per_step < _ONCE_IN_TWO:
-        return f"once in {count(round(1 / per_step))} steps"
-    return "once a step" if round(per_step, 1) == 1 else f"{count(per_step)} times a step"

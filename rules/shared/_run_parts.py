@@ -30,7 +30,8 @@ def lines_of(part: RunPart) -> tuple[Source, ...]:
 def narrowed(part: RunPart, us: float) -> RunPart:
     """So much of a part, with its standard error in proportion."""
     share = min(us / part.us, 1.0) if part.us else 0.0
-    return replace(part, us=share * part.us, share=share * part.share, error_us=math.sqrt(share) * part.error_us)
+    of_loop = None if part.share is None else share * part.share
+    return replace(part, us=share * part.us, share=of_loop, error_us=math.sqrt(share) * part.error_us)
 
 
 def each_hour(share: float) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from advisor.api import Loader, Price, Ranks, Scale, duration
 
+# Below it the nearest whole number of steps is two or more.
+_ONCE_IN_TWO = 2 / 3
+
 
 def percent(share: float) -> str:
     """A share: '44 %', '0.6 %'."""
@@ -23,6 +26,13 @@ def of_step(us: float, scale: Scale) -> str:
 def count(number: float) -> str:
     """A count per step: '3', '0.25', '2,020'."""
     return f"{number:,.0f}" if number == round(number) or number >= 10 else f"{number:.2g}"
+
+
+def often(per_step: float) -> str:
+    """'once a step', '2 times a step'; 'once in 5 steps' for what is rarer. per_step: above 0."""
+    if per_step < _ONCE_IN_TWO:
+        return f"once in {count(round(1 / per_step))} steps"
+    return "once a step" if round(per_step, 1) == 1 else f"{count(per_step)} times a step"
 
 
 def plural(number: float, noun: str) -> str:

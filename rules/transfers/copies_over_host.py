@@ -41,8 +41,7 @@ from advisor.api import (
     draw,
 )
 
-from ..shared._places import often
-from ..shared._words import each_step
+from ..shared._words import each_step, often
 
 # Losses and flags go over the host on purpose.
 _LEAST_BYTES = 64 << 10

@@ -46,9 +46,9 @@ from advisor.api import (
     union,
 )
 
-from ..shared._places import often, place
+from ..shared._places import place
 from ..shared._repeated_heads import repeated_heads
-from ..shared._words import count, each_step
+from ..shared._words import count, each_step, often
 
 CONFIRMED = "real traces: Qwen on an H100 and segment-anything on an A100, whose copies the raw events show as well"
 

@@ -178,10 +178,10 @@ def account() -> RunAccount:
     """A run that is left for an evaluation every so many steps."""
     evaluate = RunLine(Source("train.py", 120, "main"), 38e6, Source("evaluate.py", 12, "evaluate"))
     parts = (
-        RunPart("startup", 12e6, 0.12, 0.1e6, 1),
-        RunPart("training", 44e6, 0.44, 1e6, 440, (RunLine(Source("train.py", 95, "main"), 40e6),)),
-        RunPart("evaluation", 40e6, 0.40, 1e6, 22, (evaluate,)),
-        RunPart("checkpoints", 4e6, 0.04, 1e6, 2, (RunLine(Source("train.py", 130, "main"), 4e6),)),
+        RunPart("startup", 12e6, None, 0.1e6, 1),
+        RunPart("training", 44e6, 44 / 88, 1e6, 440, (RunLine(Source("train.py", 95, "main"), 40e6),)),
+        RunPart("evaluation", 40e6, 40 / 88, 1e6, 22, (evaluate,)),
+        RunPart("checkpoints", 4e6, 4 / 88, 1e6, 2, (RunLine(Source("train.py", 130, "main"), 4e6),)),
     )
     return RunAccount(100e6, 440, 6e6, parts, 0, 900)
 

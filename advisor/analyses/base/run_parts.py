@@ -23,19 +23,23 @@ PARTS = (
     "other",
     "end",
 )
+# Before the first training step, and after the last.
+OUTSIDE = ("startup", "end")
 # How exactly the mean number of samples in one visit is worked out.
 _EXACT = 1e-6
 _MOST_LINES = 5
 
 
-def parts_of(spans: Sequence[Span], run: RunTimes, whole_us: float) -> dict[str, RunPart]:
-    """The parts of some spans by their ids, those without time left out."""
+def parts_of(spans: Sequence[Span], run: RunTimes) -> dict[str, RunPart]:
+    """The parts of a run by their ids, those without time left out."""
     found = {}
+    loop_us = sum(span.us for span in spans if span.part not in OUTSIDE)
     for part in PARTS:
         mine = [span for span in spans if span.part == part]
         us = sum(span.us for span in mine)
         if us > 0:
-            found[part] = RunPart(part, us, us / whole_us, _error_us(mine), _times(part, mine, run), _lines(mine))
+            share = None if part in OUTSIDE else us / loop_us
+            found[part] = RunPart(part, us, share, _error_us(mine), _times(part, mine, run), _lines(mine))
     return found
 
 

@@ -25,7 +25,6 @@ class Scale(Struct, frozen=True):
     """What one step takes, and how profiled times map to it.
 
     step_us      value of `step_time_us`: the un-profiled median, else the un-profiled mean, else the profiled median
-    basis_note   which of them it is, as a phrase
     factor       step_us / (|W| per step): profiled µs of a breakdown times this sum to step_us
     unprofiled   distribution of un-profiled steps, only those before the window if there are enough; all None if not
                  captured
@@ -35,7 +34,6 @@ class Scale(Struct, frozen=True):
     """
 
     step_us: float
-    basis_note: str
     factor: float
     unprofiled: Times
     profiled: Times
@@ -66,14 +64,9 @@ class Scale(Struct, frozen=True):
         unprofiled = distribution(times_us)
         if unprofiled.median is None and recorded.unprofiled_mean_us:
             unprofiled = Times(mean=recorded.unprofiled_mean_us, n=max(recorded.count, 1))
-        if unprofiled.median:
-            step_us, note = unprofiled.median, f"median of {unprofiled.n} steps without the profiler"
-        elif unprofiled.mean:
-            step_us, note = unprofiled.mean, "mean of the steps without the profiler"
-        else:
-            step_us, note = profiled.median or steps.step_us, f"median of {steps.count} profiled steps"
+        step_us = unprofiled.median or unprofiled.mean or profiled.median or steps.step_us
         every = long_every(recorded)
-        return cls(step_us, note, step_us / steps.step_us, unprofiled, profiled, repeatability(times_us), every)
+        return cls(step_us, step_us / steps.step_us, unprofiled, profiled, repeatability(times_us), every)
 
 
 def before_the_window(times_us: Sequence[float], recorded: StepTimes) -> Sequence[float]:

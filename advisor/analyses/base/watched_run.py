@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from msgspec import Struct
@@ -82,12 +82,10 @@ class WatchedRun(Struct, frozen=True):
             raise Missing(cls.missing)
         spans = tuple(spans_of(run, record.settings.model_device not in (None, "cpu")))
         steps = run.count.get("step", 0) + run.count.get("long", 0)
-        whole_us = sum(span.us for span in spans)
         inside = [span for span in spans if span.kind not in ("start", "end")]
-        parts = parts_of(spans, run, whole_us)
-        loop = parts_of(inside, run, sum(span.us for span in inside))
+        loop = parts_of(inside, run)
         return cls(
-            account=RunAccount(whole_us, steps + 1, run.ours_us, tuple(parts.values()), record.rank, run.sampled),
+            account=_account(spans, run, record.rank),
             loop_us=sum(span.us for span in inside),
             loop=loop,
             steps=steps,
@@ -98,6 +96,12 @@ class WatchedRun(Struct, frozen=True):
             evaluated_us=_evaluated_us(inside, run),
             evaluated=_evaluated(inside),
         )
+
+
+def _account(spans: Sequence[Span], run: RunTimes, rank: int) -> RunAccount:
+    parts = tuple(parts_of(spans, run).values())
+    steps = run.count.get("step", 0) + run.count.get("long", 0) + 1
+    return RunAccount(sum(part.us for part in parts), steps, run.ours_us, parts, rank, run.sampled)
 
 
 def _runs_model(one: RunSamples) -> bool:

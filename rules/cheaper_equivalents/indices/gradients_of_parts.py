@@ -44,7 +44,8 @@ from advisor.api import (
 )
 
 from ...shared._examples import op, two_steps
-from ...shared._places import forward_rows, often
+from ...shared._places import forward_rows
+from ...shared._words import often
 from .._equivalent import Equivalent, worth
 
 Ints = npt.NDArray[np.int64]

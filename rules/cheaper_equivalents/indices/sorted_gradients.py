@@ -28,7 +28,7 @@ import numpy as np
 from advisor.api import AUTOGRAD_NODE, SYNC, Drawing, Ev, Example, Finding, Fix, Lines, Missing, Price, Trace
 
 from ...shared._examples import node, op, two_steps
-from ...shared._places import often
+from ...shared._words import often
 from .._equivalent import Equivalent, worth
 
 _SORTS = ("RadixSort", "MergeSort", "BlockSort")

@@ -44,7 +44,7 @@ from advisor.api import (
 )
 
 from ...shared._examples import node, observed, op, two_steps
-from ...shared._places import often
+from ...shared._words import often
 from .._equivalent import Equivalent, Ints, Part, worth
 
 _WRITES_OUT = ("aten::diag", "aten::diag_embed")

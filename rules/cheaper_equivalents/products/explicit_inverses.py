@@ -45,7 +45,7 @@ from advisor.api import (
 )
 
 from ...shared._examples import node, observed, op, two_steps
-from ...shared._places import often
+from ...shared._words import often
 from .._equivalent import Equivalent, worth
 
 _INVERSES = ("aten::inverse", "aten::linalg_inv", "aten::linalg_inv_ex")

@@ -47,8 +47,8 @@ from advisor.api import (
 )
 
 from ...shared._examples import node, observed, op, two_steps
-from ...shared._places import often, place
-from ...shared._words import count
+from ...shared._places import place
+from ...shared._words import count, often
 from .._equivalent import Equivalent, worth
 from ._equal_layers import LayersInTurn, layers_in_turn, loop_line
 

@@ -29,8 +29,7 @@ import numpy as np
 from advisor.api import Drawing, Example, Finding, Fix, Lines, ObservedOps, Price, constant, dims_of, nodes_of, sizes
 
 from ...shared._examples import node, op, two_steps
-from ...shared._places import often
-from ...shared._words import count
+from ...shared._words import count, often
 from .._equivalent import Equivalent, Ints, worth
 
 _GOES = constant("share.sparse_messages").range
