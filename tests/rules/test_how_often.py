@@ -2,7 +2,7 @@
 
 import pytest
 
-from advisor.rules.shared._places import often
+from advisor.rules.shared._words import often
 
 
 @pytest.mark.parametrize(
