@@ -25,6 +25,7 @@ from advisor.trace.numbers import ABSENT, nanoseconds, times
 from advisor.trace.read import kineto, load
 from advisor.trace.read import rows as reader_rows
 from advisor.trace.read.extract import extract
+from advisor.trace.read.split import opening
 from advisor.trace.repair.event_by_event import Careful
 from advisor.trace.tables import Tables
 
@@ -375,3 +376,12 @@ def test_idle_time_of_real_traces_against_plain_json(start: str) -> None:
     assert len(events) == len(rows)
     assert idle == pytest.approx(1 - busy / (high - low), abs=2e-5)
     assert idle == pytest.approx(TRUTH[start], abs=5e-4)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000, 1 << 20])
+def test_a_head_of_many_blocks_ends_where_its_events_start(size: int) -> None:
+    text = b' \n{"note": "' + b"a" * 9000 + b'", "traceEvents" : \n [{"ph": "X"}]}'
+    blocks = (text[at : at + size] for at in range(0, len(text), size))
+    start = opening(blocks, "trace.json")
+    assert (start.shape, start.rest + b"".join(blocks)) == ("object", b'{"ph": "X"}]}')
+    assert start.head.lstrip() == text[: text.index(b'"traceEvents"')].lstrip()

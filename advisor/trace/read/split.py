@@ -17,6 +17,9 @@ LONGEST_EVENT = 64 << 20
 LONGEST_HEAD = 256 << 20
 
 _SPACE = b" \t\r\n"
+_LEADING = re.compile(rb"[ \t\r\n\x00]*")
+# So much of the start tells what a file of lines is; a key and its bracket lie no further apart.
+_LINE = 4096
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _FIRST_KEY = re.compile(rb'\s*"(?:ph|name|cat|id|pid|tid|ts|dur|args|s|bp)"\s*:')
 
@@ -32,28 +35,30 @@ class Opening:
 
 def opening(blocks: Iterator[bytes], path: str) -> Opening:
     """Reads up to the first event. `shape` is `none` when the text ends without any events."""
-    text = b""
+    text, searched = bytearray(), 0
     for block in blocks:
         text += block
-        start = text.lstrip(_SPACE + b"\x00")
-        if not start:
-            text = b""
+        start = _LEADING.match(text).end()  # type: ignore[union-attr]  # it also matches nothing
+        if start == len(text):
+            text.clear()
             continue
-        if start[:1] == b"[":
-            return Opening("list", b"", start[1:])
-        if _is_event_line(start):
-            return Opening("lines", b"", start)
-        found = _EVENTS.search(text)
+        if text[start : start + 1] == b"[":
+            return Opening("list", b"", bytes(text[start + 1 :]))
+        if _is_event_line(bytes(text[start : start + _LINE])):
+            return Opening("lines", b"", bytes(text[start:]))
+        found = _EVENTS.search(text, searched)
         if found is not None:
-            return Opening("object", text[: found.start()], text[found.end() :])
+            return Opening("object", bytes(text[: found.start()]), bytes(text[found.end() :]))
         if len(text) > LONGEST_HEAD:
             raise InputError(f"{path}: no `traceEvents` in its first {len(text) >> 20} MB; pass a Kineto trace in JSON")
-    return Opening("none", text, b"")
+        # Once for every byte: a head of many blocks would else be searched anew with each.
+        searched = max(len(text) - _LINE, 0)
+    return Opening("none", bytes(text), b"")
 
 
 def _is_event_line(text: bytes) -> bool:
     """Whether the first line is an event by itself (JSON lines)."""
-    line = text[:4096].split(b"\n", 1)[0]
+    line = text.split(b"\n", 1)[0]
     return (
         line[:1] == b"{" and b'"ph"' in line and b'"traceEvents"' not in line and line.rstrip().endswith((b"}", b"},"))
     )
