@@ -53,6 +53,7 @@ from advisor.analyses.loops.line_blocks import LOOP_ITERATIONS, MOST_KEPT, Block
 from advisor.analyses.loops.loop_dependencies import LoopDependencies, LoopDependency
 from advisor.analyses.loops.loop_places import CalledModel, LoopPlaces, loop_around
 from advisor.analyses.loops.loops import Loop
+from advisor.analyses.loops.sampled_loops import SampledLoop, SampledLoops
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.step.copies import Copies, CopySite
 from advisor.analyses.step.counters import Counters
@@ -178,6 +179,8 @@ __all__ = [
     "Readers",
     "Replay",
     "Reused",
+    "SampledLoop",
+    "SampledLoops",
     "Scale",
     "SideResults",
     "SideThread",

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import Finding, Fix, KernelWork, Lines, Price, duration
+from advisor.api import Finding, Fix, KernelWork, Lines, Price, SampledLoops, duration
 
 from ..shared._listed import as_lists
 from ..shared._op_loops import OpLoop, op_loops
@@ -32,15 +32,16 @@ _NORMS = Fix(
 
 
 class Priced(Struct, frozen=True, eq=False):
-    """The price of what goes, and what the device does for what stays."""
+    """The price of what goes, what the device does for what stays, and loops that only samples of the stack show."""
 
     price: Price
     work: KernelWork | None
+    sampled: SampledLoops | None
 
     @classmethod
-    def compute(cls, price: Price, work: KernelWork | None) -> Priced:
-        """Both, of a trace."""
-        return cls(price, work)
+    def compute(cls, price: Price, work: KernelWork | None, sampled: SampledLoops | None) -> Priced:
+        """All three, of a trace."""
+        return cls(price, work, sampled)
 
 
 def over_tensors(priced: Priced, lines: Lines, seen: Ints, min_share: float) -> Iterator[Finding]:

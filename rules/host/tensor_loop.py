@@ -11,7 +11,9 @@ call overhead, as measured in this run, is work, which may remain; if a mask sel
 ops over all of them may do far more work. Profiles do not record which ops of an iteration read the results of the
 previous one: `advisor run` observes it in two separate steps. What depends on the previous iteration remains, and a
 recurrence that no op implements is not reported. Work that needs no previous iteration, or that no later one needs,
-can be moved out of such a loop; sums, running maxima and tables that iterations fill do not count as dependencies.
+can be moved out of such a loop; sums, running maxima and tables that iterations fill do not count as dependencies. Ops
+on single numbers, as those that read or write a tensor element by element, can be replaced whatever iterations depend
+on. If a step has too many ops for its lines to be recorded, samples of the stack show the loop.
 
 With a device what counts is how long it waits while the host is in such a loop, in runs of ops of neighboring lines; a
 loop that the device hides costs nothing. Which iterations depend on each other is not observed there. Loops of a few
@@ -74,6 +76,8 @@ from ..shared._places import called_at
 from ..shared._words import each_step, often
 from ._cells_in_turn import cells_in_turn
 from ._device_loops import DeviceLoop, device_loops
+from ._loops_in_samples import AS_NUMBERS, in_samples
+from ._loops_in_samples import EXAMPLES as IN_SAMPLES
 from ._tensor_by_tensor import Priced, over_tensors
 
 CONFIRMED = "measured pairs on a CPU: weight averaging, a contrastive loss, triplets, a mask, an LSTM, experts"
@@ -107,6 +111,9 @@ def check(
     price = priced.price
     if price.on_device:
         yield from _beside_a_device(priced, lines, min_share)
+        return
+    if priced.sampled is not None and price.ops.device.kind == "none":
+        yield from in_samples(priced.sampled, price, _AT_ONCE, min_share)
         return
     if places is None or turns is None:
         raise Missing(lines.why or _NO_LINES)
@@ -181,7 +188,7 @@ def _finding(place: Block, loop: Loop, turn: LoopDependency, price: Price, calle
         saving=loop_saving(place, loop, turn, price),
         where=tuple(dict.fromkeys((*place.heads, *place.where, *called))),
         facts={"iterations": loop.turns, "loop_us": place.us, "backward_us": place.backward_us, "op": loop.op},
-        fix=_READ_AT_ONCE if loop.reads else _AT_ONCE,
+        fix=_READ_AT_ONCE if loop.reads else AS_NUMBERS if loop.numbers else _AT_ONCE,
         claims=("forward", "backward", "other_ops", "host"),
         at_most="medium",
     )
@@ -359,4 +366,5 @@ EXAMPLES = [
         near_miss=True,
         skipped="names functions",
     ),
+    *IN_SAMPLES,
 ]

@@ -48,8 +48,8 @@ def _doubt(loop: Loop, turn: LoopDependency, stays: float) -> str:
     """Why it may be that nothing is gained; empty where something is."""
     if loop.picks:
         return _PICKS
-    if loop.reads:
-        return ""  # what a library reads for a text, no turn needs
+    if loop.reads or loop.numbers:
+        return ""  # what a library reads for a text, no turn needs; Python and NumPy take numbers one after the other
     if turn.reads:
         return _NUMBERS
     if loop.derives:

@@ -39,6 +39,7 @@ from advisor.analyses.loops.loops import (
     picks,
 )
 from advisor.analyses.loops.model_loops import ModelLoop, ModelLoops
+from advisor.analyses.loops.single_numbers import on_numbers
 from advisor.analyses.step.deprofiled import Deprofiled, Stretch
 from advisor.capture.record import RankRecord, TextBlock
 from advisor.model import Source
@@ -186,6 +187,8 @@ def _of_ops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, weights: i
                     picks=picks(trace, steps, costs, within, most.turns),
                     feeds=feeds(trace, steps, costs, rows, within, most.turns),
                     derives=derives(trace, steps, costs, within, most.turns),
+                    numbers=not place.backward_us
+                    and on_numbers(trace.events, rows[np.isin(costs.op_line[rows], list(within))]),
                 ),
             )
 

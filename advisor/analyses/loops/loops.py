@@ -44,6 +44,7 @@ class Loop:
     reads: bool = False  # a library's loop that reads tensors number by number, as formatting them does
     picks: bool = False  # each turn works on elements of its own, which a mask picks
     feeds: bool = False  # Python reads a number in each turn and may give it to the next
+    numbers: bool = False  # its ops take single numbers, and no gradient is asked of them
     derives: bool = False  # each turn runs a backward pass through the forward pass of all, as rows of a Jacobian do
 
 

@@ -235,6 +235,8 @@ class RecordedWindows(Listeners):
             # A loader's iterators tell of its epochs.
             self.look_at = 0 if self.tracker.source == "loader" else 2 * self.tracker.count
             self.requests.begin(self.tracker.count, self.place.world_size() == 1)
+            if self.window.costs.without_lines():
+                self.run.sampler.look_closer()
         if phase == READY and self.later.first is None and self.window.costs.budget.affords_walk():
             with self.window.costs.budget.spending():
                 self.facts.window_opens()

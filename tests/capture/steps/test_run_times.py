@@ -155,6 +155,18 @@ def test_an_instruction_without_a_line_is_where_its_function_begins() -> None:
     assert [line for _, line in stack] == [code.co_firstlineno]
 
 
+def test_where_no_line_is_recorded_samples_go_on() -> None:
+    from advisor.capture.inside.steps.stack_samples import Sampler
+
+    sampler = Sampler(lambda: False, lambda: 0, lambda _stack, _mode: None)
+    sampler.count, sampler.spent_ns = 40, 16_000_000
+    assert sampler._pause(elapsed_ns=5_000_000_000) == pytest.approx(0.4)  # a thousand times what one costs
+    sampler.look_closer()
+    assert sampler._pause(elapsed_ns=5_000_000_000) == pytest.approx(0.05)
+    sampler.spent_ns += 100_000_000
+    assert sampler._pause(elapsed_ns=5_000_000_000) > 1
+
+
 def test_the_loop_around_a_place_is_its_block() -> None:
     from advisor.capture.inside.steps.statements import block_of, statements_of
 

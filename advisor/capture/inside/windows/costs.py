@@ -87,6 +87,10 @@ class Costs:
             self.postponed.pop(role, None)
         return role != "window" or self.budget.affords(self.rows_per_step)
 
+    def without_lines(self) -> bool:
+        """Whether no line could be recorded so far."""
+        return LINES in self.postponed
+
     def due(self) -> str:
         """What was postponed and can be afforded by now: the longer a script runs, the more may be spent on it."""
         return next((role for role in self.postponed if self.takes_s(role) <= self.budget.left_s()), "")
