@@ -29,8 +29,8 @@ _VISIBLE = 0.1
 def loop_saving(place: Block, loop: Loop, turn: LoopDependency, price: Price) -> Saving:
     """The saving. turn: of the loop, at this place."""
     deprofiled = price.deprofiled
-    goes = place.less(turn.stays)
-    low, high = goes.share(deprofiled)
+    goes, most = place.less(turn.stays), place.less(turn.stays_at_least)
+    (low, _), (_, high) = goes.share(deprofiled), most.share(deprofiled)
     # Long ops are not made longer by the profiler: their time is that of the real step.
     beyond = (goes.beyond_us or 0.0) / deprofiled.plain_us
     least = min(low * (1 - MOST_KEPT), max(low - beyond, 0.0))
@@ -40,7 +40,7 @@ def loop_saving(place: Block, loop: Loop, turn: LoopDependency, price: Price) ->
         least, how[1] = 0.0, f"low: nothing, since {doubt}"
     known = 1.0 if turn.known else 1 - 1 / loop.turns
     # A range from nothing is as wide as its high end, whatever the profiler did.
-    slowed = high - low if least else 0.0
+    slowed = goes.share(deprofiled)[1] - low if least else 0.0
     return price.shares(least, high * known, "; ".join(how), times=SIDE_EFFECTS, slowed=slowed)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,11 @@ from advisor.analyses.dataflow.judged_steps import JudgedSteps
 from advisor.analyses.dataflow.observed_ops import dispatched
 from advisor.analyses.loops.loop_places import LoopPlaces
 from advisor.computed import Missing
+from advisor.constants import constant
 from advisor.trace.events import Events, Trace
 
 Ints = npt.NDArray[np.int64]
+Range = tuple[float, float]
 Mask = npt.NDArray[np.bool_]
 
 # Ops that gather what the turns made: a sum, a table, the largest so far. One op over all turns does as much.
@@ -39,11 +41,25 @@ _VIEWS = ("select", "slice", "view", "unsqueeze", "squeeze", "expand", "alias", 
 _NUMBERS = ("item", "_local_scalar_dense", "is_nonzero")
 # What one op over all turns makes need not be put together.
 _COLLECT = ("cat", "stack")
-# Recurrences for which there is an op over all times.
-_CELLS = frozenset(("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"))
+# Recurrences for which there is a layer over all times, and what it takes of a loop over them: it runs the product with
+# the state and the cell for each time step as well.
+_CELLS = {
+    "lstm_cell": constant("share.lstm_of_steps"),
+    "gru_cell": constant("share.gru_of_steps"),
+    "rnn_tanh_cell": constant("share.rnn_of_steps"),
+    "rnn_relu_cell": constant("share.rnn_of_steps"),
+}
 # These ops themselves, called for one time step each. Where no iteration takes its part of a tensor that was there
 # before, the input may be what the previous iteration made, as in generation: no op does that.
-_SEQUENCES = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu"))
+_SEQUENCES = {
+    "lstm": constant("share.lstm_of_steps"),
+    "gru": constant("share.gru_of_steps"),
+    "rnn_tanh": constant("share.rnn_of_steps"),
+    "rnn_relu": constant("share.rnn_of_steps"),
+}
+# Calls of an LSTM that take less are mostly the cost of calling.
+_SHORT_LSTM = constant("share.lstm_of_short_steps")
+_SHORT_LSTM_US = 120
 # Where fewer than three turns can be done at a time, nobody rewrites a loop for it.
 _MOST_ROUNDS = 1 / 3
 # Loops do not turn equally often in every step; where fewer than half as many turns were observed, it was a step of
@@ -95,13 +111,13 @@ class Chains(Struct, frozen=True, eq=False):
         again[[at for at, _ in seen.again]] = True
         return cls(short, lines, waits, again, _took_us(trace.events, costs, rows))
 
-    def stays(self, lines: Iterable[int], turns: float) -> dict[int, float] | None:
-        """By line of a place the share of its ops that stays where all turns that need not wait are done at once.
+    def stays(self, lines: Iterable[int], turns: float) -> dict[int, Range] | None:
+        """By line of a place the share of its ops that stays, at least and at most.
 
-        An op need not wait where its inputs come from no turn, or where no later turn needs what it makes. Lines
-        without an op have no share. turns: of the place in a profiled step. None where the step that was observed did
-        not run the place or hardly turned there, or where nobody can tell who made the tensors that some of its ops
-        read.
+        All turns that need not wait are done at once. An op need not wait where its inputs come from no turn, or where
+        no later turn needs what it makes. Lines without an op have no share. turns: of the place in a profiled step.
+        None where the step that was observed did not run the place or hardly turned there, or where nobody can tell who
+        made the tensors that some of its ops read.
         """
         mine = np.isin(self.lines, list(lines))
         work = mine & np.array([name not in _GATHER for name in self.names], bool)
@@ -113,24 +129,45 @@ class Chains(Struct, frozen=True, eq=False):
         if max(map(len, groups.values())) < _SEEN_TURNS * turns:
             return None
         before, behind = _depths(self.waits, work)
-        kept = {key: _share(np.array(ats), before, behind) for key, ats in groups.items()}
+        kept: dict[tuple[int, str], Range] = {
+            key: (share, share) for key, ats in groups.items() for share in [_share(np.array(ats), before, behind)]
+        }
         # What runs once or twice in a step does not turn.
         turning = [key for key in groups if len(groups[key]) * _MOST_ROUNDS > 1]
-        stuck = {name for line, name in turning if kept[line, name] == 1.0 and name not in _GATHER}
-        takes_parts = any(name in _VIEWS and kept[line, name] < 1.0 for line, name in turning)
-        if stuck <= (_CELLS | _SEQUENCES if takes_parts else _CELLS):
+        stuck = {name for line, name in turning if kept[line, name][1] == 1.0 and name not in _GATHER}
+        takes_parts = any(name in _VIEWS and kept[line, name][1] < 1.0 for line, name in turning)
+        if stuck <= (_CELLS.keys() | _SEQUENCES.keys() if takes_parts else _CELLS.keys()):
             once = 1 / max(map(len, groups.values()))
-            kept = {key: once if stuck or key[1] in _COLLECT else share for key, share in kept.items()}
+            kept = {
+                key: self._of_layer(key) if key[1] in stuck else (once, once) if stuck or key[1] in _COLLECT else share
+                for key, share in kept.items()
+            }
         else:
             # To leave a recurrence is to be computed once: where that is another rule's, it is not counted twice.
-            kept = {key: 1.0 if self._is_again(ats) else kept[key] for key, ats in groups.items()}
+            kept = {key: (1.0, 1.0) if self._is_again(ats) else kept[key] for key, ats in groups.items()}
+        return self._by_line(groups, kept)
+
+    def _of_layer(self, key: tuple[int, str]) -> Range:
+        """What a layer over all time steps takes of the calls of its cell at a line."""
+        line, name = key
+        known = _CELLS.get(name) or _SEQUENCES[name]
+        if name.startswith("lstm") and self.took_us.get((line, name), 0.0) < _SHORT_LSTM_US:
+            known = _SHORT_LSTM
+        return known.low, known.high
+
+    def _by_line(
+        self, groups: Mapping[tuple[int, str], list[int]], kept: Mapping[tuple[int, str], Range]
+    ) -> dict[int, Range]:
+        """By line the share of the time of its ops that stays, from that of each of its ops."""
         total: dict[int, float] = defaultdict(float)
-        stay: dict[int, float] = defaultdict(float)
+        least: dict[int, float] = defaultdict(float)
+        most: dict[int, float] = defaultdict(float)
         for (line, name), ats in groups.items():
             us = self.took_us.get((line, name), 0.0) * len(ats)
             total[line] += us
-            stay[line] += us * kept[line, name]
-        return {line: stay[line] / us for line, us in total.items() if us}
+            least[line] += us * kept[line, name][0]
+            most[line] += us * kept[line, name][1]
+        return {line: (least[line] / us, most[line] / us) for line, us in total.items() if us}
 
     def reads_before(self, lines: Iterable[int]) -> bool:
         """Whether all numbers that these lines read were there before they ran: Python gives none to the next turn."""

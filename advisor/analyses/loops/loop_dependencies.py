@@ -18,7 +18,8 @@ class LoopDependency(Struct, frozen=True):
     """What is known about the iterations of one loop.
 
     known   whether the inputs of each op were observed
-    stays   for each line the share of its ops that depends on the previous iteration; other lines are unknown
+    stays   for each line the share of its ops that depends on the previous iteration, at most; other lines are unknown
+    stays_at_least  the same at least: what `nn.LSTM` takes of a loop over its cells was measured as a range
     missed  whether ops were observed, but not those of this loop, such as a rollout that runs once in many steps
     reads   whether Python reads numbers in most iterations and passes tensors to ops: an iteration may depend on them
     """
@@ -26,6 +27,7 @@ class LoopDependency(Struct, frozen=True):
     known: bool
     stays: Mapping[Source, float]
     reads: bool
+    stays_at_least: Mapping[Source, float] = {}
     missed: bool = False
 
 
@@ -46,6 +48,7 @@ class LoopDependencies(Struct, frozen=True):
             if chains is None or stays is None:
                 return LoopDependency(False, {}, loop.feeds, missed=chains is not None)
             reads = loop.feeds and not chains.reads_before(lines)
-            return LoopDependency(True, {costs.lines[at].source: share for at, share in stays.items()}, reads)
+            least, most = ({costs.lines[at].source: both[end] for at, both in stays.items()} for end in (0, 1))
+            return LoopDependency(True, most, reads, least)
 
         return cls(tuple(of(*one) for one in places.ops), tuple(of(one.place, one.loop) for one in places.calls))

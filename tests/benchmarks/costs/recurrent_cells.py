@@ -1,10 +1,11 @@
-"""What `nn.LSTM` over a sequence takes of a loop over `nn.LSTMCell`; the same for `nn.GRU` and `nn.RNN`.
+"""What `nn.LSTM` over a sequence takes of a loop over its time steps; the same for `nn.GRU` and `nn.RNN`.
 
     python tests/benchmarks/costs/recurrent_cells.py
 
-Forward and backward pass over `x[:, t]` for each time step, states stacked; medians of three times five runs each, both
-forms in turns. Prints for each kind, shape and number of threads the share of the loop's time that the layer takes, and
-the recorded time of one call of the cell (one profile of two runs). Measure on a machine that does nothing else.
+A loop calls `nn.LSTMCell`, or `nn.LSTM` itself, for each time step. Forward and backward pass, states stacked;
+medians of three times five runs each, both forms in turns. Prints for each kind, shape and number of threads the share
+of the loop's time that the layer takes, and the recorded time of one call in the loop (one profile of two runs).
+Measure on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -22,16 +23,22 @@ KINDS = (
     ("aten::lstm_cell", nn.LSTMCell, nn.LSTM),
     ("aten::gru_cell", nn.GRUCell, nn.GRU),
     ("aten::rnn_tanh_cell", nn.RNNCell, nn.RNN),
+    ("aten::lstm", nn.LSTM, nn.LSTM),
+    ("aten::gru", nn.GRU, nn.GRU),
 )
 # Samples, time steps, hidden width; the input is half as wide.
-SHAPES = list(itertools.product((8, 32, 128), (24, 96), (32, 128, 512)))
+SHAPES = [*itertools.product((8, 32, 128), (24, 96), (32, 128)), (8, 24, 512), (32, 24, 512), (128, 24, 512)]
 RUNS, TURNS = 5, 3
 
 
 def in_a_loop(cell: nn.Module, x: torch.Tensor) -> None:
-    """One pass forward and backward, a call of the cell for each time step."""
+    """One pass forward and backward, a call for each time step."""
     state, states = None, []
     for at in range(x.shape[1]):
+        if isinstance(cell, nn.RNNBase):
+            out, state = cell(x[:, at : at + 1], state)
+            states.append(out)
+            continue
         state = cell(x[:, at], state)
         states.append(state[0] if isinstance(state, tuple) else state)
     torch.stack(states, 1).sum().backward()
@@ -67,7 +74,8 @@ def main() -> None:
         samples, steps, width = shape
         torch.manual_seed(0)
         x = torch.randn(samples, steps, width // 2, requires_grad=True)
-        cell, layer = cell_of(width // 2, width), layer_of(width // 2, width, batch_first=True)
+        layer = layer_of(width // 2, width, batch_first=True)
+        cell = layer if cell_of is layer_of else cell_of(width // 2, width)
         forms = (lambda: in_a_loop(cell, x), lambda: at_once(layer, x))  # noqa: B023
         for form in forms:
             form()
