@@ -26,6 +26,7 @@ from advisor.analyses.communication.needless_search import NeedlessSearch
 from advisor.analyses.communication.parallelism import KindOfTalk, Parallelism
 from advisor.analyses.costs.batch_split import BatchSplit
 from advisor.analyses.costs.line_costs import LineCost, LineCosts, callers_above
+from advisor.analyses.costs.module_calls import ModuleCalls
 from advisor.analyses.costs.price import Price, calm, less_by, refill_us
 from advisor.analyses.costs.replay import Replay, replayed_or
 from advisor.analyses.dataflow.growing_ops import GrowingOps
@@ -160,6 +161,7 @@ __all__ = [
     "MemoryTrend",
     "MetricPasses",
     "Missing",
+    "ModuleCalls",
     "NeedlessReductions",
     "NeedlessSearch",
     "Nesting",

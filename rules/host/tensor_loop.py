@@ -71,7 +71,7 @@ from advisor.api import (
     edits,
 )
 
-from ..shared._loop_saving import NOT_SEEN, loop_saving
+from ..shared._loop_saving import NOT_SEEN, gone, loop_saving
 from ..shared._places import called_at
 from ..shared._words import each_step, often
 from ._cells_in_turn import cells_in_turn
@@ -122,7 +122,7 @@ def check(
     for (place, loop), turn in zip(places.ops, turns.of, strict=True):
         if _grows(place, growing, lines):
             continue  # what is called once more with each step is to be called once: slowing-steps says so
-        if place.less(turn.stays).share(price.deprofiled)[1] >= min_share:
+        if gone(place, loop, turn).share(price.deprofiled)[1] >= min_share:
             yield _finding(place, loop, turn, price, sites.of_lines(place.where))
 
 

@@ -29,7 +29,7 @@ _VISIBLE = 0.1
 def loop_saving(place: Block, loop: Loop, turn: LoopDependency, price: Price) -> Saving:
     """The saving. turn: of the loop, at this place."""
     deprofiled = price.deprofiled
-    goes, most = place.less(turn.stays), place.less(turn.stays_at_least)
+    goes, most = gone(place, loop, turn), gone(place, loop, turn, at_most=True)
     (low, _), (_, high) = goes.share(deprofiled), most.share(deprofiled)
     # Long ops are not made longer by the profiler: their time is that of the real step.
     beyond = (goes.beyond_us or 0.0) / deprofiled.plain_us
@@ -42,6 +42,13 @@ def loop_saving(place: Block, loop: Loop, turn: LoopDependency, price: Price) ->
     # A range from nothing is as wide as its high end, whatever the profiler did.
     slowed = goes.share(deprofiled)[1] - low if least else 0.0
     return price.shares(least, high * known, "; ".join(how), times=SIDE_EFFECTS, slowed=slowed)
+
+
+def gone(place: Block, loop: Loop, turn: LoopDependency, at_most: bool = False) -> Block:
+    """What of a loop goes: what waits for no turn before, and all that Python or NumPy can do number by number."""
+    if loop.numbers:
+        return place
+    return place.less(turn.stays_at_least if at_most else turn.stays)
 
 
 def _doubt(loop: Loop, turn: LoopDependency, stays: float) -> str:

@@ -3,7 +3,7 @@
 ## What it looks at
 Nodes of the backward pass that each take one part of a tensor of the same size (`x[:, i]`, `x[:, a:b]`): the zeros that
 they write, as many as the whole tensor has numbers, and the sums that join such gradients. Parts that overlap do not
-count, nor does a tensor of which one part is taken.
+count, nor does a tensor of which one part is taken. What `nn.MultiheadAttention` takes by itself is left out.
 
 ## Why it costs time
 The gradient of a part is a tensor of the whole size, zero elsewhere. A loop over `n` parts writes `n` of these and adds
@@ -38,6 +38,7 @@ from advisor.api import (
     Fix,
     Lines,
     Missing,
+    ModuleCalls,
     Price,
     StepOps,
     constant,
@@ -53,6 +54,8 @@ Ints = npt.NDArray[np.int64]
 _PARTS = ("aten::select_backward", "aten::slice_backward")
 # Of these zeros and sums the least that `unbind` saved on a CPU; in most shapes it saved more than they took.
 _LEAST = constant("share.gradients_of_parts").value
+# Layers of torch that take parts of what one product made for queries, keys and values.
+_LAYERS = frozenset(("MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLayer"))
 _HOW = (
     "high: all zeros and sums of the whole size; low: on a CPU the least part of them that was saved in measurements; "
     "the copies of the parts stay, as joining them takes as long"
@@ -68,6 +71,7 @@ _FIX = Fix(
 def check(
     price: Price,
     lines: Lines | None,
+    modules: ModuleCalls | None,
     *,
     min_share: float = 0.02,  # one call before the loop, with the same result
 ) -> Iterator[Finding]:
@@ -79,6 +83,8 @@ def check(
     for part in _parts(ops, known):
         # The line that takes the part, where its op carries the number of its node; else the one that asked for it.
         forward = forward_rows(ops.trace, part.nodes)
+        if _in_torch(ops, modules, forward):
+            continue
         one = Equivalent(
             parts=((part.needless, 1.0 if price.on_device else _LEAST, 1.0),),
             how=_HOW,
@@ -92,6 +98,15 @@ def check(
                 {"parts": part.count, "gradients": times, "needless_us": found.spent_us},
                 _FIX,
             )
+
+
+def _in_torch(ops: StepOps, modules: ModuleCalls | None, rows: Ints) -> bool:
+    """Whether a layer of torch takes most of the parts: nobody can write that otherwise."""
+    if modules is None or not len(rows):
+        return False
+    ran = modules.chain_at(ops.events.start_ns[rows])
+    layers = [modules.kinds[modules.chains[chain][-1]] for chain in ran[ran >= 0].tolist()]
+    return 2 * sum(kind.rpartition(".")[2] in _LAYERS for kind in layers) > len(rows)
 
 
 class _Part(Struct, frozen=True, eq=False):
