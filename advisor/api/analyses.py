@@ -50,11 +50,11 @@ from advisor.analyses.dataflow.side_results import SideResults
 from advisor.analyses.dataflow.unread import Unread
 from advisor.analyses.lines.call_sites import CallSites
 from advisor.analyses.lines.lines import Lines, LinesTrace, LineTime
+from advisor.analyses.lines.sampled_loops import SampledLoop, SampledLoops
 from advisor.analyses.loops.line_blocks import LOOP_ITERATIONS, MOST_KEPT, Block
 from advisor.analyses.loops.loop_dependencies import LoopDependencies, LoopDependency
 from advisor.analyses.loops.loop_places import CalledModel, LoopPlaces, loop_around
 from advisor.analyses.loops.loops import Loop
-from advisor.analyses.loops.sampled_loops import SampledLoop, SampledLoops
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.step.copies import Copies, CopySite
 from advisor.analyses.step.counters import Counters

@@ -9,6 +9,7 @@ import numpy as np
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.links import Links
 from advisor.analyses.costs.batch_work import Host, batch_of_shapes, once_per_sample, sample_bytes, work_us
+from advisor.analyses.lines.sampled_loops import SampledLoops
 from advisor.analyses.step.gpu_idle import GpuIdle
 from advisor.analyses.work.sixteen_bits import in_sixteen_bits
 from advisor.capture.record import RankRecord, Settings
@@ -16,6 +17,8 @@ from advisor.computed import Missing
 from advisor.constants import constant
 from advisor.trace.events import Category, Trace
 
+# A loop that takes more of the step may turn for each sample: nothing of it is fixed then.
+_KNOWN = 0.3
 # Part of the time that a worker needs for a sample when it has a core to itself.
 _WORKER_ALONE = constant("loader.worker_alone_share").value
 
@@ -67,8 +70,9 @@ class BatchSplit:
         idle: GpuIdle | None,
         host: Host,
         record: RankRecord | None,
+        sampled: SampledLoops | None,
     ) -> BatchSplit:
-        """The split. Raises Missing where the batch size or the shapes are not known."""
+        """The split. Raises Missing where the batch size, the shapes or a large part of the step are not known."""
         if device.kind == "foreign":
             raise Missing(device.why)
         facts = record.loaders[0] if record and record.loaders else None
@@ -81,6 +85,11 @@ class BatchSplit:
         if not host.ops.any() or not (trace.events.dims[host.ops] >= 0).any():
             raise Missing(
                 "the ops' shapes were not recorded, so their work per sample is not known; use record_shapes=True"
+            )
+        if sampled is not None and sampled.of and sampled.of[0].high > _KNOWN:
+            raise Missing(
+                "a loop takes much of the step, whose lines were not recorded, so it is not known whether it turns for "
+                "each sample"
             )
         return _on_cpu(host, batch, record)
 

@@ -39,8 +39,8 @@ from advisor.analyses.loops.loops import (
     picks,
 )
 from advisor.analyses.loops.model_loops import ModelLoop, ModelLoops
-from advisor.analyses.loops.single_numbers import on_numbers
 from advisor.analyses.step.deprofiled import Deprofiled, Stretch
+from advisor.analyses.work.single_numbers import on_numbers
 from advisor.capture.record import RankRecord, TextBlock
 from advisor.model import Source
 from advisor.trace.events import Trace

@@ -4,21 +4,23 @@
 Embedding tables (`nn.Embedding`, `nn.EmbeddingBag`) of which a step looks up at most a tenth of the rows, the
 backward op that writes a gradient as large as the whole table, and the optimizer's ops on that table. Tables that a
 matrix multiplication uses too, as in language models with tied weights, inherently have dense gradients and are not
-reported.
+reported. On a CPU also tables whose rows a loop looks up one by one, in sixteen and more calls a step.
 
 ## Why it costs time
 The gradient of rows that were not looked up is zero. The dense form writes all those zeros to memory, and the
 optimizer then reads them, the table and its own state, and writes the table back: time that grows with the table, not
-with the batch.
+with the batch. Each look-up by itself has such a gradient, and all of them are added.
 
 ## How to fix it
+Look up all rows of a step in one call: `embedding(torch.tensor(indices))`. Then
 `nn.Embedding(rows, width, sparse=True)`: the gradient contains only the rows of the batch, and the update touches no
 others. Plain SGD and Adagrad accept such gradients. For Adam, give the table a separate optimizer,
 `torch.optim.SparseAdam`.
 
 ## When to leave it
-SparseAdam updates the state of a row only when the row occurs, so training differs from Adam. Weight decay and momentum
-are not defined for rows that do not occur. `DistributedDataParallel` reduces sparse gradients with some backends only.
+What is looked up next may depend on what the model made of the last row, as in generation. SparseAdam updates the
+state of a row only when the row occurs, so training differs from Adam. Weight decay and momentum are not defined for
+rows that do not occur. `DistributedDataParallel` reduces sparse gradients with some backends only.
 `nn.EmbeddingBag(mode="max")` has no sparse gradients.
 """
 
@@ -35,6 +37,7 @@ from ...shared._places import set_at
 from ...shared._words import count
 from .._equivalent import Equivalent, Part, rows_of, worth
 from ._embedding_tables import Table, joined, tables_of
+from ._looked_up_singly import looked_up_singly
 
 CONFIRMED = "measured pair on a CPU: 200,000 rows with SGD, dense against sparse gradients"
 
@@ -68,10 +71,13 @@ def check(
 ) -> Iterator[Finding]:
     names = [one.name for one in facts.optimizers] if facts else _optimizers(price.ops.events.names)
     steps = price.ops.steps.count
+    tables_here = tables_of(price.ops)
+    singly = {size: looked_up_singly(price, lines, size, table, min_share) for size, table in tables_here.items()}
+    yield from filter(None, singly.values())
     few = {
         size: table
-        for size, table in tables_of(price.ops).items()
-        if table.rows and table.looked_up / steps / size[0] <= max_touched
+        for size, table in tables_here.items()
+        if table.rows and singly[size] is None and table.looked_up / steps / size[0] <= max_touched
     }
     # On a device one change of all tables is one finding; what was measured on a CPU is of tables one by one.
     several = [tuple(few.items())] if price.on_device and few else [(one,) for one in few.items()]
@@ -211,6 +217,29 @@ EXAMPLES = [
         _drawn(B=op("linear", [64, 32], [200_000, 32])),
         saves_us=None,
         near_miss=True,
+    ),
+    Example(
+        "twenty rows of a vocabulary, one by one",
+        _drawn(
+            3000,
+            L=replace(op("embedding", [3000, 32], [], number=3), times=20),
+            N=replace(node(3, "EmbeddingBackward0", launches=None), times=20),
+            W=replace(op("embedding_dense_backward", [32], []), times=20),
+        ),
+        saves_us=(700, 1000),
+        says=("looked up 20 times a step",),
+        fixes=("Look up all rows at once",),
+    ),
+    Example(
+        "twenty rows, of which each may be chosen by the model",
+        _drawn(
+            3000,
+            L=replace(op("embedding", [3000, 32], [], number=3), times=20),
+            B=replace(op("multinomial", [3000], []), times=20),
+            N=replace(node(3, "EmbeddingBackward0", launches=None), times=20),
+            W=replace(op("embedding_dense_backward", [32], []), times=20),
+        ),
+        saves_us=(0, 1000),
     ),
     Example("no embedding", two_steps("[F  ][B   ]"), None),
 ]

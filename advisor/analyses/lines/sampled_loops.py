@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.lines.lines import Lines
-from advisor.analyses.loops.single_numbers import on_numbers
 from advisor.analyses.work.op_payload import beyond_calls
+from advisor.analyses.work.single_numbers import on_numbers
 from advisor.capture.record import RankRecord, RunSamples, TextBlock
 from advisor.computed import Missing
 from advisor.model import Source
