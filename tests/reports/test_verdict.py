@@ -45,7 +45,7 @@ def test_a_run_that_does_not_go_to_steps_is_said_first() -> None:
         "45 % of the run after start-up goes to evaluation (train.py:120), not to training steps. The"
     )
     startup, training, evaluation, checkpoints = account.parts
-    seldom = replace(account, parts=(startup, training, replace(evaluation, us=10e6), checkpoints))
+    seldom = replace(account, parts=(startup, training, replace(evaluation, us=10e6, share=10 / 58), checkpoints))
     assert said({"compute": 0.96, "idle_launch": 0.04}, account=seldom).startswith("The GPU computes")
     slow_start = replace(account, parts=(replace(startup, us=500e6), training))
     assert said({"compute": 0.96, "idle_launch": 0.04}, account=slow_start).startswith("The GPU computes")

@@ -35,7 +35,7 @@ def test_what_the_other_step_does_not_have_is_no_op_of_it():
     assert SameTurns(names).of(step(4)).tolist() == [*range(5), *range(6, len(names))]
 
 
-@given(st.lists(st.sampled_from("abcd"), max_size=60), st.lists(st.sampled_from("abcd"), max_size=60))
+@given(st.lists(st.sampled_from("abcd"), max_size=25), st.lists(st.sampled_from("abcd"), max_size=25))
 def test_an_op_is_one_of_its_name_or_none(known, names):
     found = SameTurns(known).of(names)
     assert len(found) == len(names)
