@@ -2,18 +2,19 @@
 
 ## What it looks at
 Lines of the user's code that call the same op many times within a step, each call so short that its cost is the call
-itself and not the work. Neighboring lines that run as often belong to the loop, and so do the functions that they call
-and the part of the backward pass that their ops cause. The lines are those that capture recorded: without them the
-rule reports nothing. Nor does it for the layers of a model, for what the loader does, and for loops inside a library,
-except one that reads tensors element by element: formatting a tensor does that, even for a log message whose level is
-disabled. Python in the same iterations belongs to the loop if ops take more of the time. The time of ops beyond their
-call overhead, as measured in this run, is work, which may remain; if a mask selects the elements of each iteration,
-ops over all of them may do far more work. Profiles do not record which ops of an iteration read the results of the
-previous one: `advisor run` observes it in two separate steps. What depends on the previous iteration remains, and a
-recurrence that no op implements is not reported. Work that needs no previous iteration, or that no later one needs,
-can be moved out of such a loop; sums, running maxima and tables that iterations fill do not count as dependencies. Ops
-on single numbers, as those that read or write a tensor element by element, can be replaced whatever iterations depend
-on. If a step has too many ops for its lines to be recorded, samples of the stack show the loop.
+itself and not the work. Neighboring lines that run as often belong to the loop, and so do the functions that they
+call and the part of the backward pass that their ops cause. The lines are those that capture recorded: without them
+the rule reports nothing. Nor does it for the layers of a model, for what the loader does, and for loops inside a
+library, except one that reads tensors element by element: formatting a tensor does that, even for a log message whose
+level is disabled. Python in the same iterations belongs to the loop if ops take more of the time. The time of ops
+beyond their call overhead, as measured in this run, is work, which may remain; if a mask selects the elements of each
+iteration, ops over all of them may do far more work, unless it compares for equality, as with labels. Profiles do not
+record which ops of an iteration read the results of the previous one: `advisor run` observes it in two separate
+steps. What depends on the previous iteration remains, and a recurrence that no op implements is not reported. Work
+that needs no previous iteration, or that no later one needs, can be moved out of such a loop; sums, running maxima
+and tables that iterations fill do not count as dependencies. Ops on single numbers, as those that read or write a
+tensor element by element, can be replaced whatever iterations depend on. If a step has too many ops for its lines to
+be recorded, samples of the stack show the loop.
 
 With a device what counts is how long it waits while the host is in such a loop, in runs of ops of neighboring lines; a
 loop that the device hides costs nothing. Which iterations depend on each other is not observed there. Loops of a few

@@ -134,13 +134,21 @@ def test_a_librarys_loop_is_the_users_where_it_reads_numbers_in_each_step(name, 
     assert said(read_by_one_visit(name, steps_with)).get("tensor-loop") == ([31] if found else None)
 
 
-@pytest.mark.parametrize(("second", "certain"), [("aten::nonzero", False), ("aten::neg", True)])
-def test_a_loop_that_picks_its_elements_by_a_mask_promises_nothing_for_certain(second, certain):
-    calls = [row("aten::eq", 0, 6, "cpu_op"), row(second, 8, 6, "cpu_op"), row("aten::index", 16, 6, "cpu_op")]
-    known = computed(step([line(31, 0, 24, "forward"), *calls], 24, ITERATIONS))
-    names = ["aten::eq", second, "aten::index"]
+@pytest.mark.parametrize(
+    ("first", "second", "last", "certain"),
+    [
+        ("aten::gt", "aten::nonzero", "aten::mean", False),
+        ("aten::eq", "aten::nonzero", "aten::mean", True),  # each element belongs to one turn
+        ("aten::eq", "aten::nonzero", "aten::linear", False),  # an expert's weights
+        ("aten::gt", "aten::neg", "aten::mean", True),
+    ],
+)
+def test_a_loop_that_picks_its_elements_by_a_mask_promises_nothing_for_certain(first, second, last, certain):
+    names = [first, second, "aten::index", last]
+    calls = [row(name, 8 * at, 6, "cpu_op") for at, name in enumerate(names)]
+    known = computed(step([line(31, 0, 32, "forward"), *calls], 32, ITERATIONS))
     seen = JudgedOps(
-        names=[*names, "aten::mm"], ops=[0, 1, 2] * ITERATIONS + [3], waits=[[], [1], [1]] * ITERATIONS + [[]]
+        names=[*names, "aten::mm"], ops=[0, 1, 2, 3] * ITERATIONS + [4], waits=[[], [1], [1], [1]] * ITERATIONS + [[]]
     )
     known = Computed(trace=known.get(Trace), lines=known.get(LinesTrace), record=RankRecord(reused=seen))
     (finding,) = apply(load_rules().by_id()["tensor-loop"], known, {}).findings

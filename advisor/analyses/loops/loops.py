@@ -23,6 +23,11 @@ SHORT_OP_US = constant("calls.short_op_us").value
 # Ops with weights of their own: called no more often than there are weights, they are layers and no loop.
 _LAYERS = ("aten::linear", "aten::conv", "aten::layer_norm", "aten::batch_norm", "aten::group_norm", "aten::embedding")
 
+# What no op does for groups of unequal size: products with weights or of all pairs, and orders.
+_APART = (
+    *("aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::bmm", "aten::conv1d", "aten::conv2d"),
+    *("aten::_cdist_forward", "aten::sort", "aten::topk", "aten::median"),
+)
 # Ops that give Python a number.
 _READ = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero")
 # Nine of ten gaps between the ops of a turn are no longer than this: what calling them takes.
@@ -117,9 +122,17 @@ def _numbers_read(trace: Trace, steps: Steps, cost: LineCost, rows: Ints) -> flo
 
 
 def picks(trace: Trace, steps: Steps, costs: LineCosts, lines: set[int], turns: float) -> bool:
-    """Whether these lines look up in most turns where a mask holds: an op over all turns has no such parts."""
-    looked_up = np.isin(costs.op_line, list(lines)) & trace.events.exactly("aten::nonzero")
-    return in_most_turns(np.count_nonzero(looked_up) / steps.count, turns)
+    """Whether these lines look up in most turns where a mask holds: an op over all turns has no such parts.
+
+    Masks of equality (`labels == c`) give each element to one turn: what is reduced there, as a mean of each class,
+    one op reduces for all turns. What goes through weights of its own, as that of an expert, stays apart.
+    """
+    mine = np.isin(costs.op_line, list(lines))
+    often = {
+        name: in_most_turns(np.count_nonzero(mine & trace.events.exactly(name)) / steps.count, turns)
+        for name in ("aten::nonzero", "aten::eq", *_APART)
+    }
+    return often["aten::nonzero"] and (not often["aten::eq"] or any(often[name] for name in _APART))
 
 
 def _sees_one(trace: Trace, rows: Ints) -> bool:
