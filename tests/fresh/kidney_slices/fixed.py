@@ -97,6 +97,7 @@ def train_net(net, train_loader, val_loader, args, folder):
             optimizer.step()
             epoch_loss += loss.item()
             step += 1
+            del scan, mask, logits, loss
         dice = evaluate(net, val_loader)
         scheduler.step(dice[1:].mean())
         scores = " ".join(f"{name} {value:.3f}" for name, value in zip(CLASSES, dice.tolist()))
