@@ -75,8 +75,10 @@ def area_under_curve(scores, labels):
     """Mean over findings, from ranks."""
     ranks = scores.argsort(0).argsort(0).float() + 1
     positive = labels.sum(0)
-    area = ((ranks * labels).sum(0) - positive * (positive + 1) / 2) / (positive * (len(labels) - positive)).clamp(min=1)
-    return area.mean().item()
+    area = (ranks * labels).sum(0) - positive * (positive + 1) / 2
+        min=1
+    )
+    return (area / (positive * (len(labels) - positive)).clamp(min=1)).mean().item()
 
 
 def train_one_epoch(model, loader, optimizer, scheduler, criterion, epoch):

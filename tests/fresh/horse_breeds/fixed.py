@@ -105,7 +105,7 @@ def main():
     torch.manual_seed(3)
 
     with tempfile.TemporaryDirectory() as root:
-        take_photos(Path(root) / "train", 84, seed=1)
+        take_photos(Path(root) / "train", 76, seed=1)
         take_photos(Path(root) / "test", 10, seed=2)
         train_transform, test_transform = build_transforms(args.size)
         train_set = ImageFolder(Path(root) / "train", train_transform)
@@ -129,10 +129,10 @@ def main():
                 optimizer.step()
                 scheduler.step()
                 total += loss.detach()
-            accuracy = test(model, test_loader)
-            print(f"epoch {epoch}: loss {total / len(train_loader):.4f} top-1 {accuracy:.3f} {time.time() - start:.1f}s")
-            if accuracy >= best:
-                best = accuracy
+            top1 = test(model, test_loader)
+            print(f"epoch {epoch}: loss {total / len(train_loader):.4f} top-1 {top1:.3f} {time.time() - start:.1f}s")
+            if top1 >= best:
+                best = top1
                 torch.save(model.state_dict(), Path(root) / "best.pt")
 
 

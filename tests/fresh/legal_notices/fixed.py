@@ -119,15 +119,15 @@ class Trainer:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--batch_size", type=int, default=24)
-    parser.add_argument("--max_length", type=int, default=160)
+    parser.add_argument("--batch_size", type=int, default=16)
+    parser.add_argument("--max_length", type=int, default=128)
     parser.add_argument("--vocabulary", type=int, default=1000)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--log_steps", type=int, default=25)
     args = parser.parse_args()
     torch.manual_seed(11)
 
-    train, valid = draft_notices(1920, seed=0), draft_notices(240, seed=1)
+    train, valid = draft_notices(1440, seed=0), draft_notices(240, seed=1)
     tokenizer = Tokenizer([text for text, _ in train], args.vocabulary)
     collate = Collator(tokenizer, args.max_length)
     loader = DataLoader(NoticeDataset(train), args.batch_size, shuffle=True, collate_fn=collate)

@@ -1,4 +1,4 @@
-"""Diagnoses on a population graph: patients are nodes, similarity of their records weighs the edges, a GCN labels them."""
+"""Diagnoses on a population graph: patients are nodes, alike records weigh the edges, a GCN labels the nodes."""
 
 import argparse
 import copy
