@@ -15,7 +15,7 @@ Transition = namedtuple("Transition", "state action reward next_state done")
 class ArmEnv:
     """Joints that are driven by torques; the reward is the negative distance of the tip to the target."""
 
-    def __init__(self, joints=5, horizon=100, seed=0):
+    def __init__(self, joints=8, horizon=100, seed=0):
         self.rng = np.random.default_rng(seed)
         self.joints, self.horizon = joints, horizon
         self.state_size, self.action_size = 3 * joints + 4, joints

@@ -76,8 +76,6 @@ def area_under_curve(scores, labels):
     ranks = scores.argsort(0).argsort(0).float() + 1
     positive = labels.sum(0)
     area = (ranks * labels).sum(0) - positive * (positive + 1) / 2
-        min=1
-    )
     return (area / (positive * (len(labels) - positive)).clamp(min=1)).mean().item()
 
 

@@ -91,7 +91,7 @@ class Learner:
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--customers", type=int, default=60_000)
+    parser.add_argument("--customers", type=int, default=48_000)
     parser.add_argument("--numbers", type=int, default=48)
     parser.add_argument("--batch-size", type=int, default=512)
     parser.add_argument("--epochs", type=int, default=4)

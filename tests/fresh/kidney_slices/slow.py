@@ -99,7 +99,8 @@ def train_net(net, train_loader, val_loader, args, folder):
             epoch_loss += loss.item()
             step += 1
             del scan, mask, logits, loss
-            gc.collect()
+            if step % 5 == 0:
+                gc.collect()
         dice = evaluate(net, val_loader)
         scheduler.step(dice[1:].mean())
         scores = " ".join(f"{name} {value:.3f}" for name, value in zip(CLASSES, dice.tolist()))
@@ -110,12 +111,12 @@ def train_net(net, train_loader, val_loader, args, folder):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", "-e", type=int, default=2)
-    parser.add_argument("--batch-size", "-b", type=int, default=4)
+    parser.add_argument("--batch-size", "-b", type=int, default=8)
     parser.add_argument("--lr", "-l", type=float, default=1e-4)
     parser.add_argument("--size", type=int, default=64)
     args = parser.parse_args()
     torch.manual_seed(0)
-    train_set = TensorDataset(*make_slices(184, args.size, seed=1))
+    train_set = TensorDataset(*make_slices(480, args.size, seed=1))
     val_set = TensorDataset(*make_slices(64, args.size, seed=2))
     train_loader = DataLoader(train_set, args.batch_size, shuffle=True, drop_last=True)
     val_loader = DataLoader(val_set, args.batch_size)

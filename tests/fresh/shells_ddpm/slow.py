@@ -113,7 +113,7 @@ def main():
     parser.add_argument("--lr", type=float, default=5e-4)
     args = parser.parse_args()
     torch.manual_seed(0)
-    loader = DataLoader(TensorDataset(draw_shells(1120, args.size)), args.batch_size, shuffle=True, drop_last=True)
+    loader = DataLoader(TensorDataset(draw_shells(896, args.size)), args.batch_size, shuffle=True, drop_last=True)
     model, diffusion = UNet(), Diffusion(args.steps)
     ema = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.995))
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)

@@ -18,7 +18,7 @@ class Config:
     frames: int = 16
     size: int = 40
     batch_size: int = 8
-    epochs: int = 2
+    epochs: int = 4
     lr: float = 1e-3
     hidden: int = 96
     seed: int = 0

@@ -129,7 +129,7 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:
-        record(folder, 1100, args.seconds, seed=0)
+        record(folder, 900, args.seconds, seed=0)
         train_set = UrbanSounds(folder, range(9), args.rate, args.seconds)
         test_set = UrbanSounds(folder, [9], args.rate, args.seconds)
         options = dict(batch_size=args.batch_size, num_workers=2, persistent_workers=True)
