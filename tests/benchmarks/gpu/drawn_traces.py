@@ -12,10 +12,19 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "support")]
 
-from drawn_jobs import eighth_set, eleventh_set, ninth_set, seventh_set, tenth_set, thirteenth_set, twelfth_set  # noqa: E402
+from drawn_jobs import (  # noqa: E402
+    eighth_set,
+    eleventh_set,
+    fourteenth_set,
+    ninth_set,
+    seventh_set,
+    tenth_set,
+    thirteenth_set,
+    twelfth_set,
+)
 from drawn_loops import report  # noqa: E402
 
-_SETS = (seventh_set, eighth_set, ninth_set, tenth_set, eleventh_set, twelfth_set, thirteenth_set)
+_SETS = (seventh_set, eighth_set, ninth_set, tenth_set, eleventh_set, twelfth_set, thirteenth_set, fourteenth_set)
 
 
 def main() -> int:
