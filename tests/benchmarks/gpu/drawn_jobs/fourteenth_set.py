@@ -4,8 +4,8 @@ Drawn 28 November 2026 without having read any rule, and before anything was ana
 jobs, among them huggingface/transformers#14428 (tokenizers as collators), pytorch/torchtitan#148 and
 PrimeIntellect-ai/prime-rl#2145 (garbage collection stops the host), yl4579/StyleTTS2#217 (a writer of each step).
 
-What they cost, ms of a step (`drawn_traces.py` computes it): tokenized 19.0 of 47.7, collected 71.2 of 210, histograms 379
-of 454, normalized 28.2 of 155, shown 1.0 of 3.3, anomalous 5.7 of 18.5, emulated 332 of 408, micro 24.3 of 55.8,
+What they cost, ms of a step (`drawn_traces.py` computes it): tokenized 19.0 of 47.7, collected 71.2 of 210, histograms
+379 of 454, normalized 28.2 of 155, shown 1.0 of 3.3, anomalous 5.7 of 18.5, emulated 332 of 408, micro 24.3 of 55.8,
 offloading 33.3 of 261, in_turn 25.1 of 280, synced_norms 5.5 of 14.9.
 """
 
@@ -57,7 +57,8 @@ JOBS = (
     Watched("summed", kineto.RTX3090, accumulated, "nothing", (), 3, silent=("no_sync", "launch-bound")),
     Watched("fetched", kineto.RTX4090, prefetched, "nothing", (), 5, silent=("input-bound", "launch-bound")),
     Watched("painted", kineto.L4, denoised, "nothing", (), 5, marked=False, silent=("launch-bound", "small-batch")),
-    Watched("pretrained", kineto.MI300X, single, "nothing", (), 2, False, rocm=True, silent=("launch-bound", "idle-gpu")),
+    Watched("pretrained", kineto.MI300X, single, "nothing", (), 2, False, rocm=True,
+            silent=("launch-bound", "idle-gpu")),
     Watched("lossy", kineto.A100, lossy, "nothing: records of the device were lost", (), 6,
             silent=("launch-bound", "idle-gpu")),
 )  # fmt: skip
