@@ -16,7 +16,8 @@ ops (`torch.where`). Where a mask selects (`losses[mask].mean()`), the host wait
 sum over all elements, divided by the number of those selected, is the same mean without it. Remove calls of
 `synchronize()` that no measurement needs. Where a value must be read, read that of the previous step. An op that waits
 for the size of its own result (suppression of boxes, sparse convolutions, decoding) cannot be read later: call it for
-the whole batch, or use its result in several layers.
+the whole batch, or use its result in several layers. `GradScaler` reads whether gradients are finite, unless the
+optimizer is fused; anomaly detection reads it of each gradient: turn it off once the NaN is found.
 
 Sizes that `all_to_all_single` needs on the host (tokens of experts, rows of sharded tables) cannot be read later:
 exchange a fixed capacity, or copy them to pinned memory while work runs that does not need them, as torchrec's
@@ -54,6 +55,7 @@ from advisor.api import (
 
 from ..shared._words import count, each_step
 from ._exchange_sizes import FIX, NEEDED, SIZES, sizes_of_exchange
+from ._reads_of_torch import READ_BY_TORCH, read_by_torch
 from ._sync_fixes import SITES, fix_of, of_the_op, to_device
 from ._waits import WORTH, Wait, Waits
 
@@ -101,7 +103,9 @@ def _finding(wait: Wait, price: Price, *, trains: bool = True) -> Finding:
             "idle_after_us": site.idle_after_us,
             "op": site.op,
         },
-        fix=to_device(site, price) or (FIX if needed else fix_of(site, price, trains=trains)),
+        fix=to_device(site, price)
+        or read_by_torch(site, price)
+        or (FIX if needed else fix_of(site, price, trains=trains)),
         claims=wait.claims,
         at_most="medium" if needed else "high",
     )
@@ -128,6 +132,7 @@ _STEPS = """
 EXAMPLES = [
     *SIZES,
     *SITES,
+    *READ_BY_TORCH,
     Example(
         "loss.item() in the middle of the step",
         draw(_STEPS, us=1000, F=FORWARD, I=ITEM, B=BACKWARD, K=GEMM, C=D2H_PAGEABLE),

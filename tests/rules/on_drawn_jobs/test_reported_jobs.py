@@ -1,16 +1,17 @@
-"""What the thirteenth set of drawn jobs showed: jobs as people report them, and first steps that are cold."""
+"""What the thirteenth and fourteenth sets of drawn jobs showed: jobs as people report them, and cold first steps."""
 
 from __future__ import annotations
 
 import pytest
-from benchmarks.gpu.drawn_jobs import thirteenth_set
+from benchmarks.gpu.drawn_jobs import fourteenth_set, thirteenth_set
 from benchmarks.gpu.drawn_jobs.twelfth_set_rows import Framed
 from drawn_loops import found, report
 
 
 def drawn(name: str, *, fixed: bool = False) -> Framed:
     """Some steps of a job."""
-    return thirteenth_set.run(next(job for job in thirteenth_set.JOBS if job.name == name), fixed=fixed)
+    of_set = next(one for one in (thirteenth_set, fourteenth_set) if name in [job.name for job in one.JOBS])
+    return of_set.run(next(job for job in of_set.JOBS if job.name == name), fixed=fixed)
 
 
 def test_an_optimizer_on_the_host_is_named_with_the_time_for_which_the_device_waits() -> None:
@@ -79,3 +80,17 @@ def test_batches_in_float64_that_the_device_converts_are_named() -> None:
     assert "268 MB a step are float64" in finding.message
     assert finding.fix is not None
     assert finding.fix.title.startswith("Convert to float32 before the copy")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("normalized", "GradScaler"), ("anomalous", "anomaly detection"), ("shown", "every N steps")]
+)
+def test_values_that_pytorch_reads_itself_are_not_to_be_accumulated(name: str, says: str) -> None:
+    (finding,) = found(report(drawn(name).trace()), "sync-in-loop")
+    assert finding.fix is not None
+    assert says in finding.fix.title
+
+
+@pytest.mark.parametrize("name", ["summed", "fetched", "pretrained", "lossy"])
+def test_nothing_is_said_of_jobs_without_a_fault(name: str) -> None:
+    assert not [outcome.rule for outcome, _ in report(drawn(name).trace()).findings()]
