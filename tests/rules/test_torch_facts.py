@@ -167,3 +167,16 @@ def test_autocast_keeps_what_it_converts_for_weights_with_a_gradient_alone(
         around = [row := row.cpu_parent for _ in range(3)]
         assert [one.name for one in around] == ["aten::_to_copy", "aten::to", "aten::linear"]
         assert around[-1].input_shapes[1] == [16, 16]
+
+
+def test_a_fused_optimizer_takes_the_flag_of_a_grad_scaler_on_the_device() -> None:
+    """sync-in-loop: `GradScaler.step` reads it for the others."""
+    weight = torch.nn.Parameter(torch.ones(4))
+    assert torch.optim.AdamW([weight], fused=True)._step_supports_amp_scaling  # type: ignore[attr-defined]
+    assert not getattr(torch.optim.AdamW([weight]), "_step_supports_amp_scaling", False)
+    assert "_step_supports_amp_scaling" in inspect.getsource(torch.amp.GradScaler.step)
+
+
+def test_whether_a_gpu_only_emulates_bf16_can_be_asked() -> None:
+    """emulated-bf16."""
+    assert "including_emulation" in inspect.signature(torch.cuda.is_bf16_supported).parameters
