@@ -23,7 +23,7 @@ ANOMALY = Fix(
     "Turn off anomaly detection, or the hook that reads whether each gradient is finite",
     "exact",
     "torch.autograd.set_detect_anomaly(True)",
-    "torch.autograd.set_detect_anomaly(False)  # on again to look for a NaN",
+    "torch.autograd.set_detect_anomaly(False)  # on again to look for an invalid gradient",
 )
 
 

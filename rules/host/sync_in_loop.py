@@ -17,7 +17,7 @@ sum over all elements, divided by the number of those selected, is the same mean
 `synchronize()` that no measurement needs. Where a value must be read, read that of the previous step. An op that waits
 for the size of its own result (suppression of boxes, sparse convolutions, decoding) cannot be read later: call it for
 the whole batch, or use its result in several layers. `GradScaler` reads whether gradients are finite, unless the
-optimizer is fused; anomaly detection reads it of each gradient: turn it off once the NaN is found.
+optimizer is fused; anomaly detection reads it of each gradient: turn it off once the invalid one is found.
 
 Sizes that `all_to_all_single` needs on the host (tokens of experts, rows of sharded tables) cannot be read later:
 exchange a fixed capacity, or copy them to pinned memory while work runs that does not need them, as torchrec's
