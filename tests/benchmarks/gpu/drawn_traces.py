@@ -15,6 +15,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "sup
 from drawn_jobs import (  # noqa: E402
     eighth_set,
     eleventh_set,
+    fifteenth_set,
     fourteenth_set,
     ninth_set,
     seventh_set,
@@ -24,7 +25,10 @@ from drawn_jobs import (  # noqa: E402
 )
 from drawn_loops import report  # noqa: E402
 
-_SETS = (seventh_set, eighth_set, ninth_set, tenth_set, eleventh_set, twelfth_set, thirteenth_set, fourteenth_set)
+_SETS = (
+    *(seventh_set, eighth_set, ninth_set, tenth_set, eleventh_set, twelfth_set, thirteenth_set, fourteenth_set),
+    fifteenth_set,
+)
 
 
 def main() -> int:
