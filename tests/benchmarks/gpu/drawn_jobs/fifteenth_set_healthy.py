@@ -37,9 +37,8 @@ def titan(rt: Framed, fixed: bool) -> None:
                 if name == MM:
                     rt.op("aten::mm", run=((B200.names[behind], B200.product(TOKENS, 1, us)),), gap=1, us=6, kind=BF16)
                 elif name == "flash":
-                    kind = "backward" if behind else "forward"
                     rt.op(f"aten::_scaled_dot_product_cudnn_attention{'_backward' if behind else ''}", gap=2, us=14,
-                          run=((B200.attention[behind], (2.5 if behind else 1) * us),), kind=kind and BF16)  # fmt: skip
+                          run=((B200.attention[behind], (2.5 if behind else 1) * us),), kind=BF16)  # fmt: skip
                 else:
                     rt.work(name.replace("fused_", "fused_backward_") if behind else name, (2 if behind else 1) * us,
                             call="cuLaunchKernel")  # fmt: skip

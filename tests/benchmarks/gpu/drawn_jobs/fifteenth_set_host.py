@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from .eleventh_set_rows import COPY, foreach, kernel
 from .eleventh_set_small import encoder
-from .fifteenth_set_rows import AMPERE_HALF, RTX3090, fetched, passed, product, sdpa
+from .fifteenth_set_rows import AMPERE_HALF, fetched, passed, product, sdpa
 from .layers import REDUCE, Card, Tape, back, dense, fused_adamw
 from .seventh_set import BF16
 from .tenth_set_jobs import FLASH, H100
@@ -169,8 +169,8 @@ GEMV = "void gemv2T_kernel_val<int, int, __half, __half, __half, float, 128, 16,
 
 
 def quantized(rt: Framed, fixed: bool) -> None:
-    """LLaMA-7B writes on an RTX 3090, `load_in_8bit=True`: outliers are looked for in each product; without: fp16."""
-    card, state = replace(RTX3090, kind=HALF), [1, 1, 4_096]
+    """LLaMA-7B writes on an A100, `load_in_8bit=True`: outliers are looked for in each product; without: fp16."""
+    card, state = replace(A100, kind=HALF), [1, 1, 4_096]
 
     def weighed(wide: int, out: int) -> None:
         if fixed:

@@ -40,6 +40,15 @@ VOLUMES = tuple(XMMA.format(way, "f16f16_f16f32_f32", 16).replace("nhwckrsc_nhwc
                 for way in ("fprop", "dgrad", "wgrad"))  # fmt: skip
 
 
+class Third(Framed):
+    """A host whose PCIe is of the third generation."""
+
+    def work(self, name: str, us: float, **given: Any) -> float:
+        """Queues work; returns when it ends."""
+        copies = given.get("category") == "gpu_memcpy"
+        return super().work(name, us * 20 / 12 if copies else us, **given)
+
+
 def product(rt: Framed, card: Card, x: list[int], out: int, *, gap: float = 9) -> None:
     """`nn.Linear(bias=False)` without a graph."""
     tokens, wide = prod(x[:-1]), x[-1]
