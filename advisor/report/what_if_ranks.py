@@ -22,7 +22,7 @@ from advisor.ranks.ranks import Ranks
 from advisor.ranks.stalls import Stalls
 
 # Kinds of communication whose partners are all ranks of the job, each with the whole model or a share of it.
-_SCALING = ("data", "sharded", "buffers")
+_SCALING = ("data", "sharded", "buffers", "norms")
 _OTHERS = {
     "stages": "pipeline stages",
     "tensor": "layers split over ranks",

@@ -8,7 +8,7 @@ from ..shared._words import count, percent
 from ._libraries import ACCUMULATE_FSDP2, KEEP_PARAMETERS, exchange_fix, sharded_fix
 
 # What else is said of these kinds. How the stages of a pipeline fill and drain is a rule's of its own, which needs the
-# traces of all of them. Buffers are those of buffer-broadcasts.
+# traces of all of them. Buffers are those of buffer-broadcasts, norms those of _synchronized_norms.
 WORDS = {
     "stages": "with other stages of the pipeline",
     "tensor": "for layers that are split over {ranks}",

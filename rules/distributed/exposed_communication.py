@@ -7,7 +7,8 @@ and is not counted. Its purpose (gradients of data-parallel ranks, shards, layer
 experts, embedding tables) is derived from the names of process groups and from what launches it:
 `fully_shard`, functional collectives as DTensor uses them, compiled code. The library (DistributedDataParallel,
 fully_shard, FullyShardedDataParallel, DeepSpeed, Megatron, torchrec) is derived from the names of events, modules and
-process groups. With DistributedDataParallel, collectives called by the script (metrics, logging, barriers) are
+process groups. The statistics that `nn.SyncBatchNorm` exchanges for each layer and pass are told by the ops
+before and after them. With DistributedDataParallel, collectives called by the script (metrics, logging, barriers) are
 distinguished from those of its reducer, which run when a gradient was stored. Those that a framework's loop calls by
 itself (Lightning broadcasts in each step whether to end) are not reported: no line of the script asks for them. The
 latency and the time per byte of collectives are fitted to the sizes that occur. Waits between pipeline stages
@@ -24,6 +25,10 @@ hand after the backward pass; use larger buckets if there are many small collect
 and reduce them together, every hundred steps; remove barriers. With gradient accumulation, communicate only in the
 last micro-step (`no_sync()`, which DeepSpeed's ZeRO 2 and 3 refuse with an error). Send fewer bytes: a bf16
 compression hook. Larger batches per rank need less communication per sample.
+
+`nn.SyncBatchNorm` needs a collective for each layer in each direction, and nothing can overlap with it. It is for
+batches of a few samples per rank, as in detection and segmentation: from some sixteen or thirty-two on,
+`nn.BatchNorm2d` has enough of its own; `nn.GroupNorm` needs no batch at all. Both change what is trained.
 
 Layers that are split over ranks communicate within each pass, and the pass waits for all of it: split them over fewer
 ranks, and the batch over more, where memory allows. Sharded models: gather them in bf16, keep parameters between
@@ -67,6 +72,8 @@ from ._callers_examples import CALLERS
 from ._data_parallel import computing_us, data_finding, side_of, without
 from ._parallel_kinds import finding
 from ._parallel_kinds_examples import KINDS, LIBRARIES
+from ._synchronized_norms import NORMS
+from ._synchronized_norms import finding as of_norms
 
 CONFIRMED = "real traces: a transformer reduced by hand on V100s, checkpointed ResNet on MI300X, DLRM on eight V100s"
 
@@ -106,6 +113,10 @@ def check(
     room_us = computing_us(breakdown) - max(0.0, side.us + sum(kind.us for kind in others) - all_us)
     for kind in others:
         if kind.kind == "buffers":  # buffer-broadcasts says what they are, and which argument leaves them out
+            continue
+        if kind.kind == "norms":
+            if kind.exposed_us >= least * steps.step_us:
+                yield of_norms(kind, price)
             continue
         # Without a device, stages wait for cores as well: what they wait for only pipeline-bubbles can tell.
         if (breakdown.on_device or kind.kind != "stages") and kind.exposed_us >= least * steps.step_us:
@@ -196,4 +207,5 @@ EXAMPLES = [
     *CALLERS,
     *KINDS,
     *LIBRARIES,
+    *NORMS,
 ]

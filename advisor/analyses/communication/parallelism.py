@@ -16,6 +16,7 @@ from advisor.analyses.communication.collective_launches import Asked
 from advisor.analyses.communication.collective_sizes import bytes_of, least_us
 from advisor.analyses.communication.communication import payload
 from advisor.analyses.communication.library import Library
+from advisor.analyses.communication.synchronized_norms import of_norms
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, total, union
@@ -27,7 +28,9 @@ KINDS: dict[str, re.Pattern[str]] = {
     "tensor": re.compile(r"tp|sp|mp|tensor|sequence"),
     "context": re.compile(r"cp|context|ring|ulysses"),
     "experts": re.compile(r"ep|experts?|moe"),
-    # No group is called so: exchanges of all with all that no other kind claims, and what DDP sends before a forward.
+    # No group is called so: statistics of nn.SyncBatchNorm, exchanges of all with all that no other kind claims, and
+    # what DDP sends before a forward.
+    "norms": re.compile(r"(?!)"),
     "exchanged": re.compile(r"(?!)"),
     "buffers": re.compile(r"(?!)"),
     "sharded": re.compile(r"fsdp|hsdp|shard\w*|zero"),
@@ -55,7 +58,8 @@ class KindOfTalk(Struct, frozen=True, eq=False):
     """Communication of one kind of parallelism.
 
     kind        a key of KINDS; "data" is also what cannot be distinguished: collectives that the script calls itself;
-                "exchanged": all-to-all of embeddings, or of an unknown purpose; "buffers": DDP's broadcast
+                "exchanged": all-to-all of embeddings, or of an unknown purpose; "buffers": DDP's broadcast; "norms":
+                statistics of nn.SyncBatchNorm
     rows        its events;  ops: the ops that started them, in the same order, -1 where not known
     us          union of them in W, µs per step;  exposed_us: without computation; concurrent kinds count once, for the
                 earlier in KINDS, so that the sum of all kinds is the exposed communication of the breakdown
@@ -171,14 +175,17 @@ def _kinds(trace: Trace, asked: Asked, nesting: Nesting, said: list[str], librar
     if scatters and library.name == "ddp":
         scatters = "exchanged" if library.tables else ""
     buffers = nesting.ancestor_of(asked.op, host & events.named("DistributedDataParallel.forward")) >= 0
-    columns = (events.collective[asked.rows], asked.op < 0, sharded, functional, buffers)
+    norms = of_norms(events, asked.op)
+    columns = (events.collective[asked.rows], asked.op < 0, sharded, functional, buffers, norms)
     told = list(zip(said, *(column.tolist() for column in columns), strict=True))
     kinds = {}
     # Thousands of collectives say one of a few things.
     for one in set(told):
-        text, index, alone, shards, inside, wrapped = one
+        text, index, alone, shards, inside, wrapped, of_norm = one
         named = purpose_of(events.collective_table[index].purpose) if index >= 0 else ""
-        if named in ("context", "experts"):
+        if of_norm:
+            kinds[one] = "norms"
+        elif named in ("context", "experts"):
             kinds[one] = named
         elif _EXCHANGES.search(text):
             kinds[one] = named if named not in ("", "data") else split if inside else "exchanged"
