@@ -159,7 +159,7 @@ def test_where_no_line_is_recorded_samples_go_on() -> None:
     from advisor.capture.inside.steps.stack_samples import Sampler
 
     sampler = Sampler(lambda: False, lambda: 0, lambda _stack, _mode: None)
-    sampler.count, sampler.spent_ns = 40, 16_000_000
+    sampler.count, sampler.spent_ns = 80, 32_000_000
     assert sampler._pause(elapsed_ns=5_000_000_000) == pytest.approx(0.4)  # a thousand times what one costs
     sampler.look_closer()
     assert sampler._pause(elapsed_ns=5_000_000_000) == pytest.approx(0.05)

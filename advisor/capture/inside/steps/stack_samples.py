@@ -21,7 +21,7 @@ from .forward_passes import MOST_ABOVE, NONE, Passing, passing
 Stack = tuple[tuple[int, int], ...]
 
 # The shortest pause; and the share of the run that samples may take, beyond a start in which a short script is seen.
-_PAUSE_S, _SHARE, _START_NS = 0.05, 0.001, 10_000_000
+_PAUSE_S, _SHARE, _START_NS = 0.05, 0.001, 25_000_000
 # So much more where no line is recorded: some 150 samples at 0.4 ms, which tell a share to 8 % of all.
 _CLOSER_NS = 60_000_000
 # Different outermost modules that are known to train; a script with more makes them anew.
@@ -49,7 +49,7 @@ class Sampler:
         self.codes = Codes()
         self.trained: set[int] = set()  # ids of outermost modules that ran in training mode
         self.count = 0
-        self.spent_ns = 0
+        self.spent_ns = 0  # by all but the first, which finds nothing in any cache and may cost a hundred times as much
         self.room_ns = _START_NS  # what samples may take beyond their share
 
     def look_closer(self) -> None:
@@ -61,7 +61,7 @@ class Sampler:
         start_new_thread(self._run, ())
 
     def _run(self) -> None:
-        began_ns, pause_s = time.perf_counter_ns(), _PAUSE_S
+        began_ns, pause_s, first_ns = time.perf_counter_ns(), _PAUSE_S, 0
         while True:
             time.sleep(pause_s)
             if sys.is_finalizing() or not self.needed():
@@ -71,7 +71,8 @@ class Sampler:
             except Exception:
                 return  # the account of the run stays without places; the script goes on
             self.count += 1
-            self.spent_ns = time.thread_time_ns()
+            first_ns = first_ns or time.thread_time_ns()
+            self.spent_ns = time.thread_time_ns() - first_ns
             pause_s = self._pause(time.perf_counter_ns() - began_ns)
 
     def _pause(self, elapsed_ns: int) -> float:
