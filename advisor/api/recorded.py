@@ -20,6 +20,7 @@ from advisor.capture.record import (
     Settings,
     SparseProduct,
     StepTimes,
+    Vitals,
     ZeroTerms,
 )
 from advisor.constants import Constant, constant
@@ -46,6 +47,7 @@ __all__ = [
     "Settings",
     "SparseProduct",
     "StepTimes",
+    "Vitals",
     "ZeroTerms",
     "constant",
     "lookup",

@@ -6,6 +6,7 @@ from advisor.api import Finding, Fix, RankRecord, Saving, Treatment, constant, d
 
 from ..shared._batches import Batch, respawned
 from ..shared._words import count, loader_call, percent, plural
+from . import _takes_cores
 from ._loader import Seen, keep_workers, risk_of
 from ._workers import without_core_us
 from ._workers_advice import beside_the_step
@@ -47,7 +48,7 @@ def on_cpu(seen: Seen, made: Batch, min_gain: float) -> Finding | None:
             return _prepared(seen, made, saving)
     elif made.us < _BUSY_WORKERS * seen.step_us:
         return _needless(seen, made, waited)
-    return beside_the_step(seen) if waited[1] >= min_gain else None
+    return beside_the_step(seen) if waited[1] >= min_gain else _takes_cores.advice(seen)
 
 
 def _of_prepared(seen: Seen, made: Batch) -> Saving:

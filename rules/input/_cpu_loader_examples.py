@@ -37,6 +37,31 @@ def _of_lists(size: int) -> Drawing:
     return draw(_LISTS, us=100, D=NEXT, T=Ev("aten::lift_fresh", dims=[[size]]), F=FORWARD, B=BACKWARD)
 
 
+_IN_TIME = draw(
+    """
+    step   [1                 ][2                 ]
+    cpu    [F       ][B      ][D][F      ][B      ]
+    """,
+    us=1000,
+    D=Ev(NEXT_WORKERS.name, "user_annotation", fill=0.1),
+    F=FORWARD,
+    B=BACKWARD,
+)
+
+
+def _full(workers_us: float, children: int = 2) -> dict[str, object]:
+    """Two cores that are in use all the time; workers_us: by the loader's, of 2e6."""
+    vitals = {
+        "timed_us": 1e6,
+        "loop_queued_us": 4e5,
+        "pool_queued_us": 3e5,
+        "process_cpu_us": 2e6 - workers_us,
+        "children": children,
+        "children_cpu_us": workers_us,
+    }
+    return _loader(sample_us=500.0, collate_us=500.0, num_workers=2) | {"vitals": vitals}
+
+
 ON_CPU = [
     Example(
         "without a GPU, samples that are lists of numbers: a tensor is made of each position",
@@ -237,5 +262,27 @@ ON_CPU = [
         | {"vitals": {"timed_us": 1e6, "loop_queued_us": 3e5}},
         saves_us=(0, 16000),
         says=("2 workers load them too slowly",),
+    ),
+    Example(
+        "without a GPU, workers that are in time because they take half of all cores",
+        _IN_TIME,
+        facts=_full(900e3),
+        saves_us=(0, 14_000),
+        says=("use 45 % of all CPU time", "without a core for 40 % of each step"),
+        fixes=("Make samples cheaper",),
+    ),
+    Example(
+        "without a GPU, workers that take a fifth of all cores",
+        _IN_TIME,
+        facts=_full(400e3),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "without a GPU, cores that are taken by other processes of the script",
+        _IN_TIME,
+        facts=_full(900e3, children=6),
+        saves_us=None,
+        near_miss=True,
     ),
 ]

@@ -183,7 +183,7 @@ def where_of(
     inside += _caller(inside, waits, costs)
     loop = [waits.where] if waits.where and not waits.where.file.startswith("<") else []
     # Of workers no line is known: after the line that waits for them stands the function that they spend their time in.
-    made = [] if inside else _made_by(facts)
+    made = [] if inside else made_by(facts)
     # Samples that are prepared once are prepared where the dataset is made: of few places it is one.
     dataset = made_at(facts.dataset_at if facts else None)
     others = [*inside, *loop, *made]
@@ -206,7 +206,7 @@ def _caller(inside: list[Source], waits: InputWaits, costs: LineCosts | None) ->
     return [known[at].source for at in way[1:][-1:]]
 
 
-def _made_by(facts: Loader | None) -> list[Source]:
+def made_by(facts: Loader | None) -> list[Source]:
     """The script's function that takes most of a batch: the one that reads a sample, or puts them together."""
     if facts is None or facts.sample_us is None:
         return []

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Finding, Fix, Saving, Treatment, constant, duration, overlap_of_each
+from advisor.api import Finding, Fix, Loader, Saving, Treatment, constant, duration, overlap_of_each
 
 from ..shared._words import loader_call, plural
 from . import _workers
 from ._loader import Seen, keep_workers, risk_of
 
 # Workers that have the cores less often leave them to every part of the step.
-_ALL_PARTS = ("input", "forward", "backward", "optimizer", "other_ops", "host")
+ALL_PARTS = ("input", "forward", "backward", "optimizer", "other_ops", "host")
 # Taking a batch that workers have ready costs time as well. Below this share of the step that may be all there is, and
 # so may fetches that are no longer than handing a batch over takes.
 _HANDED_OVER = 0.03
@@ -46,7 +46,7 @@ def beside_the_step(seen: Seen) -> Finding:
     else:
         fix, saving = _fix(seen, wanted, free), _workers.saving(seen, wanted, free)
         if seen.workers and not seen.on_device:
-            saving, claims = _workers.with_cores(saving, seen.record, price.scale), _ALL_PARTS
+            saving, claims = _workers.with_cores(saving, seen.record, price.scale), ALL_PARTS
     us = costly.fetch_us if costly else price.scale.scaled(seen.wait_us)
     share = min(us / seen.step_us, 1.0) if costly else min(seen.share, 1.0)
     message = seen.waits_for(us, share, _ending(seen, stall, ready))
@@ -94,9 +94,7 @@ def _fix(seen: Seen, wanted: int | None, free: int | None) -> Fix:
         return Fix("Raise `num_workers`, if cores are free", risk_of(facts), "DataLoader(dataset, ...)", after)
     target = min(wanted or 4, free) if free is not None else wanted or 4
     if target <= workers:
-        title = "Make samples cheaper to load: no core is free for another worker"
-        after = "# in the dataset: cache decoded samples, or decode them smaller; normalize on the device"
-        return Fix(title, "semantics", loader_call(facts), after)
+        return cheaper_samples(facts)
     changes: dict[str, object] = {"num_workers": target, "persistent_workers": True}
     if seen.on_device:
         changes["pin_memory"] = True
@@ -108,6 +106,13 @@ def _fix(seen: Seen, wanted: int | None, free: int | None) -> Fix:
         loader_call(facts, **changes),
         Treatment("loader", changes),
     )
+
+
+def cheaper_samples(facts: Loader | None) -> Fix:
+    """What is left where no core is free."""
+    title = "Make samples cheaper to load: no core is free for another worker"
+    after = "# in the dataset: cache decoded samples, or decode them smaller; normalize on the device"
+    return Fix(title, "semantics", loader_call(facts), after)
 
 
 def _ending(seen: Seen, stall: bool, ready: bool) -> str:

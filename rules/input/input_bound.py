@@ -4,7 +4,9 @@
 The time that the training loop spends in `next()` on its DataLoader while the device is idle. A fetch that overlaps
 with work on the device costs nothing and is not counted. Without a device, it is the time of the fetch itself. Within
 a fetch, reading samples, collating them and drawing their indices are measured separately. Where each epoch begins with
-a long wait, the mean of all steps counts, not the median one. Of the first pictures that Pillow decodes in the loop's
+a long wait, the mean of all steps counts, not the median one. Without a device, batches that are ready in time are no
+proof either: if all cores are in use, it is recorded for how long the loop's thread has none, and which part of all CPU
+time the workers take. Of the first pictures that Pillow decodes in the loop's
 process or in a forked worker, it is recorded how large they are decoded, how many times smaller they are made
 afterwards, and what both take.
 
