@@ -70,6 +70,7 @@ from advisor.analyses.step.optimizer_work import OptimizerWork
 from advisor.analyses.step.phases import Phases
 from advisor.analyses.step.rates import Rates
 from advisor.analyses.step.side_threads import SideThread, SideThreads
+from advisor.analyses.step.stalled_steps import StalledSteps
 from advisor.analyses.step.state_reads import StateRead, StateReads, where_read
 from advisor.analyses.step.syncs import Syncs, SyncSite
 from advisor.analyses.step.thread_use import ThreadUse
@@ -188,6 +189,7 @@ __all__ = [
     "SideThread",
     "SideThreads",
     "SlowerLine",
+    "StalledSteps",
     "StateRead",
     "StateReads",
     "StepDrift",

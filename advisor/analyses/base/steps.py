@@ -20,7 +20,7 @@ from advisor.computed import Missing
 from advisor.constants import constant
 from advisor.model import StepSource
 from advisor.trace.events import DEVICE_WORK, Category, Events, Ints, Mask, Numbers, Trace
-from advisor.trace.intervals import Intervals, subtract, total, union
+from advisor.trace.intervals import EMPTY, Intervals, subtract, total, union
 from advisor.trace.numbers import narrowed
 
 _STALL = constant("profiler.stall").value
@@ -56,6 +56,7 @@ class Steps:
     startup      what was excluded as start-up, and whether steps without it remain
     stalls_us    profiled steps that were excluded because no step takes that long without the profiler, or, in a trace
                  that capture did not record, because they are longer and not like the others (odd_steps); µs each
+    stalled      (n, 2) start and end of each of them on the host, ns
     odd          index of a step that is in all shares though it is longer and not like the others: of less than five
                  steps, or of one rank of several, nobody can say that it is unusual; None in a run that capture timed
     lost         steps that were excluded because records of their work on the device are not in the trace
@@ -78,6 +79,7 @@ class Steps:
     cut_off: bool = False
     startup: Startup = field(default_factory=Startup)
     stalls_us: tuple[float, ...] = ()
+    stalled: Intervals = field(default_factory=lambda: EMPTY, repr=False)
     odd: int | None = None
     lost: int = 0
     starts_ns: Ints | None = field(default=None, repr=False)
@@ -185,10 +187,12 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
     if rest is not None:
         spans, startup = rest, replace(startup, steady=True)
     stalls_us: tuple[float, ...] = ()
+    stalled = EMPTY
     # Ranks of a job are compared step by step, so there all steps stay.
     if record is not None and record.world_size == 1 and pace is None:
         kept = ~_stalls(spans, record.steps)
         stalls_us = tuple(float(us) for us in (spans[~kept, 1] - spans[~kept, 0]) / 1e3)
+        stalled = spans[~kept]
         spans, labels = spans[kept], tuple(label for label, keep in zip(labels, kept, strict=True) if keep)
     recorded, lengths = _windows(spans), _lengths_ns(spans, pace)
     alone = _is_alone(trace, marks, record)
@@ -196,6 +200,7 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
     kept = ~lost & ~odd_steps(trace, spans, lengths) if alone else ~lost
     if not kept.all():
         stalls_us = tuple((lengths[~kept & ~lost] / 1e3).tolist())
+        stalled = spans[~kept & ~lost]
         following = np.append(spans[1:, 0], spans[-1, 1])
         recorded = subtract(recorded, union(spans[~kept, 0], following[~kept]))
         spans, labels = spans[kept], tuple(np.array(labels)[kept].tolist())
@@ -218,6 +223,7 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
         cut_off=marks.cut_off,
         startup=startup,
         stalls_us=stalls_us,
+        stalled=stalled,
         odd=longest_of_few(trace, spans, lengths[kept]) if record is None and trace.device_work.any() else None,
         lost=int(lost.sum()),
         starts_ns=trace.events.start_ns,

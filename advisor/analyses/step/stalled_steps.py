@@ -1,0 +1,85 @@
+"""Steps of a trace that take many times as long as the others, and what the loop does in them."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from advisor.analyses.base.steps import Steps
+from advisor.analyses.lines.frames import Owner, frame_rows
+from advisor.analyses.step.input_wait import fetch_rows
+from advisor.capture.record import RankRecord
+from advisor.computed import Missing
+from advisor.model import Source
+from advisor.trace.events import Category, Events, Mask, Trace
+from advisor.trace.intervals import Intervals, intersect, overlap_of_each, total
+
+# Where torch creates the iterator of a loader, and with it the workers; frames are recorded by `with_stack=True`.
+_LOADER, _BEGINS = "torch/utils/data/dataloader.py(", ": _get_iterator"
+# Of the time by which such steps are longer: what takes most of it is the cause.
+_MOST = 0.5
+
+
+class StalledSteps(Struct, frozen=True):
+    """Steps of a trace of others that no typical step is like (`Steps.stalled`), two or more.
+
+    count, of    how many there are, of how many recorded steps
+    us           their mean duration;  usual_us: mean of the others;  mean_us: of all
+    in_loader    share of the added time that the loop spends in its DataLoader
+    in_start     share of it in which an iterator is created, with its workers; None if no stack was recorded
+    where        the user's function that most of the added time is spent in, if it is recorded
+    """
+
+    count: int
+    of: int
+    us: float
+    usual_us: float
+    mean_us: float
+    in_loader: float
+    in_start: float | None
+    where: Source | None
+
+    @property
+    def added_us(self) -> float:
+        """By how much they lengthen the mean step, µs."""
+        return self.mean_us - self.usual_us
+
+    @classmethod
+    def compute(cls, trace: Trace, steps: Steps, record: RankRecord | None) -> StalledSteps:
+        """The stalled steps. Missing if there are less than two, or if capture accounts for the whole run."""
+        if record is not None:
+            raise Missing("the account of the run contains what happens between steps")
+        spans = steps.stalled
+        if len(spans) < 2:
+            raise Missing("less than two steps take far longer than the others: nothing recurs in this trace")
+        events = trace.events
+        mine = events.thread == steps.main_thread
+        added_ns = total(spans) - len(spans) * steps.host_us * 1e3
+        python = events.of(Category.PYTHON) & mine
+
+        def share(rows: Mask) -> float:
+            return min(total(intersect(events.covered(rows), spans)) / max(added_ns, 1.0), 1.0)
+
+        loader = python & events.named(_LOADER)
+        of = steps.count + len(spans)
+        return cls(
+            count=len(spans),
+            of=of,
+            us=total(spans) / len(spans) / 1e3,
+            usual_us=steps.host_us,
+            mean_us=(total(spans) / 1e3 + steps.count * steps.host_us) / of,
+            in_loader=share((fetch_rows(events) & mine) | loader),
+            in_start=share(loader & events.named(_BEGINS)) if python.any() else None,
+            where=_function(events, steps, spans, added_ns),
+        )
+
+
+def _function(events: Events, steps: Steps, spans: Intervals, added_ns: float) -> Source | None:
+    """The innermost function of the user that covers most of what these steps take longer."""
+    rows, frames = frame_rows(events, steps.main_thread)
+    chosen = np.flatnonzero(rows & (events.dur_ns > 0))
+    inside = overlap_of_each(events.start_ns[chosen], events.end_ns[chosen], spans)
+    of_names = np.bincount(events.name[chosen], weights=inside, minlength=len(events.names))
+    # The innermost of those that hold most of it is the shortest.
+    most = [name for name in np.flatnonzero(of_names >= _MOST * added_ns).tolist() if frames[name][1] == Owner.USER]
+    return frames[min(most, key=lambda name: of_names[name])][0] if most else None
