@@ -1,4 +1,4 @@
-"""Counting and finding sea lions in aerial pictures: a small U-Net predicts where they lie, a second head their number."""
+"""Counting and finding sea lions in aerial pictures: a small U-Net says where they lie, a second head how many."""
 
 import argparse
 import tempfile
@@ -33,14 +33,8 @@ class LocatingNet(nn.Module):
         super().__init__()
 
         def double(a, b):
-            return nn.Sequential(
-                nn.Conv2d(a, b, 3, 1, 1),
-                nn.BatchNorm2d(b),
-                nn.ReLU(),
-                nn.Conv2d(b, b, 3, 1, 1),
-                nn.BatchNorm2d(b),
-                nn.ReLU(),
-            )
+            first = nn.Conv2d(a, b, 3, 1, 1), nn.BatchNorm2d(b), nn.ReLU()
+            return nn.Sequential(*first, nn.Conv2d(b, b, 3, 1, 1), nn.BatchNorm2d(b), nn.ReLU())
 
         self.inc, self.down = double(3, width), double(width, 2 * width)
         self.bottom, self.up = double(2 * width, 2 * width), double(4 * width, width)

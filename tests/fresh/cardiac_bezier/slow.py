@@ -71,14 +71,8 @@ class CardiacSlices(Dataset):
 
 
 def block(a, b):
-    return nn.Sequential(
-        nn.Conv2d(a, b, 3, 1, 1),
-        nn.BatchNorm2d(b),
-        nn.LeakyReLU(),
-        nn.Conv2d(b, b, 3, 1, 1),
-        nn.BatchNorm2d(b),
-        nn.LeakyReLU(),
-    )
+    first = nn.Conv2d(a, b, 3, 1, 1), nn.BatchNorm2d(b), nn.LeakyReLU()
+    return nn.Sequential(*first, nn.Conv2d(b, b, 3, 1, 1), nn.BatchNorm2d(b), nn.LeakyReLU())
 
 
 class UNet(nn.Module):

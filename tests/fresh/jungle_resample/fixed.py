@@ -1,4 +1,4 @@
-"""Tagging of jungle recordings: crops at a random speed, a log spectrogram on the fly and a small convolutional tagger."""
+"""Tagging of jungle recordings: crops at a random speed, a log spectrogram on the fly, a small convolutional tagger."""
 
 import functools
 import math

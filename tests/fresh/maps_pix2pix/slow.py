@@ -1,4 +1,4 @@
-"""From aerial pictures to maps: a conditional GAN with a patch discriminator, as image translation repositories do it."""
+"""From aerial pictures to maps: a conditional GAN with a patch discriminator, as in image translation repositories."""
 
 import argparse
 from collections import OrderedDict

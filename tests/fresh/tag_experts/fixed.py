@@ -1,4 +1,4 @@
-"""Semantic parsing with a decoder whose last layer is a mixture: the kind of a token decides which expert handles it."""
+"""Semantic parsing with a decoder whose last layer is a mixture: the kind of a token decides which expert takes it."""
 
 import dataclasses
 
