@@ -69,13 +69,13 @@ class Pix2PixModel:
     def gan_loss(self, prediction, real):
         return self.criterion_gan(prediction, torch.full_like(prediction, float(real)))
 
-    def backward_D(self):
+    def backward_d(self):
         pred_fake = self.netD(torch.cat((self.real_A, self.fake_B.detach()), 1))
         pred_real = self.netD(torch.cat((self.real_A, self.real_B), 1))
         self.loss_D = (self.gan_loss(pred_fake, False) + self.gan_loss(pred_real, True)) * 0.5
         self.loss_D.backward()
 
-    def backward_G(self):
+    def backward_g(self):
         pred_fake = self.netD(torch.cat((self.real_A, self.fake_B), 1))
         self.loss_G_GAN = self.gan_loss(pred_fake, True)
         self.loss_G_L1 = self.criterion_l1(self.fake_B, self.real_B) * self.lambda_l1
@@ -85,11 +85,11 @@ class Pix2PixModel:
         self.fake_B = self.netG(self.real_A)
         self.netD.requires_grad_(True)
         self.optimizer_D.zero_grad()
-        self.backward_D()
+        self.backward_d()
         self.optimizer_D.step()
         self.netD.requires_grad_(False)
         self.optimizer_G.zero_grad()
-        self.backward_G()
+        self.backward_g()
         self.optimizer_G.step()
 
     def current_losses(self):
