@@ -47,7 +47,7 @@ class FeedForwardNN(nn.Module):
 
 class PPO:
     def __init__(self, env, **hyperparameters):
-        self.timesteps_per_rollout, self.n_updates, self.minibatch = 100, 4, 400
+        self.timesteps_per_rollout, self.n_updates, self.minibatch = 100, 2, 400
         self.lr, self.gamma, self.clip = 1e-3, 0.95, 0.2
         for name, value in hyperparameters.items():
             setattr(self, name, value)
@@ -111,4 +111,4 @@ class PPO:
 if __name__ == "__main__":
     np.random.seed(0)
     torch.manual_seed(0)
-    PPO(Walkers(copies=32)).learn(rollouts=12)
+    PPO(Walkers(copies=32)).learn(rollouts=24)
