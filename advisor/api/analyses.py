@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.analyses.base.classify import LAYOUT_TRANSPOSES
+from advisor.analyses.base.classify import LAYOUT_TRANSPOSES, launch_calls
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.environment import Environment
 from advisor.analyses.base.evaluation_calls import EvaluationCall, EvaluationCalls
@@ -228,6 +228,7 @@ __all__ = [
     "is_communication",
     "is_layer",
     "is_network",
+    "launch_calls",
     "less_by",
     "live_ops",
     "loop_around",

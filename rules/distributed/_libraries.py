@@ -6,8 +6,9 @@ Where each line is documented:
   (`bf16_compress_hook`).
 - fully_shard (FSDP2): torch.distributed.fsdp.fully_shard (`mp_policy`, `offload_policy`, `reshard_after_forward`,
   a mesh of two dimensions for HSDP), FSDPModule.set_modules_to_forward_prefetch and set_requires_gradient_sync.
-- FullyShardedDataParallel (FSDP1): `mixed_precision`, `sharding_strategy`; the tutorial "Getting Started with Fully
-  Sharded Data Parallel (FSDP2)" calls it deprecated and has the way to fully_shard.
+- FullyShardedDataParallel (FSDP1): `auto_wrap_policy` (torch.distributed.fsdp.wrap.ModuleWrapPolicy),
+  `mixed_precision`, `sharding_strategy`; the tutorial "Getting Started with Fully Sharded Data Parallel (FSDP2)" calls
+  it deprecated and has the way to fully_shard.
 - DeepSpeed: configuration JSON, "zero_optimization" (`overlap_comm`: where it is not set, on with ZeRO 3 and off
   otherwise, deepspeed/runtime/zero/config.py, overlap_comm_valid). Its engine's `no_sync()` raises an AssertionError
   with ZeRO 2 and 3, which partition gradients (documentation, "Training API"; deepspeed/runtime/engine.py, no_sync).
@@ -67,6 +68,18 @@ PREFETCH_FORWARD = Fix(
     "for layer in layers:\n    fully_shard(layer)\nfor at, layer in enumerate(layers):\n"
     "    layer.set_modules_to_forward_prefetch(layers[at + 1 : at + 3])\n"
     "    layer.set_modules_to_backward_prefetch(layers[max(at - 2, 0) : at][::-1])",
+)
+_UNITS_FSDP2 = Fix(
+    "Shard each block by itself, so that the next one is gathered while this one computes",
+    "exact",
+    "fully_shard(model)",
+    "for block in model.blocks:\n    fully_shard(block)\nfully_shard(model)",
+)
+_UNITS_FSDP1 = Fix(
+    "Wrap each block by itself, so that the next one is gathered while this one computes",
+    "exact",
+    "FullyShardedDataParallel(model)",
+    "FullyShardedDataParallel(model, auto_wrap_policy=ModuleWrapPolicy({Block}))  # the class of the model's blocks",
 )
 _BF16_FSDP2 = Fix(
     "Gather and reduce shards in bf16",
@@ -154,8 +167,13 @@ def data_fix(trace: Trace, library: Library, on_device: bool, hidden: float, man
 _HARDLY = 0.05
 
 
-def sharded_fix(trace: Trace, library: Library, record: RankRecord | None) -> tuple[Fix | None, float]:
-    """(what makes gathers and reductions of shards shorter, the share of their time that goes at most)."""
+def sharded_fix(trace: Trace, library: Library, record: RankRecord | None, as_one: bool) -> tuple[Fix | None, float]:
+    """(what makes gathers and reductions of shards shorter, the share of their time that goes at most).
+
+    as_one: the whole model is gathered and reduced by one collective each
+    """
+    if as_one and library.name in ("fsdp1", "fsdp2"):
+        return (_UNITS_FSDP2 if library.name == "fsdp2" else _UNITS_FSDP1), 1.0
     if library.name in ("fsdp1", "fsdp2"):
         known: dict[str, Any] = (record.settings.fsdp if record else None) or {}
         return _offloaded(known) or _narrowed(trace, library, known) or _kept(library, known, record)

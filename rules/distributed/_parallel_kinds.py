@@ -22,6 +22,8 @@ _GATHERED_ONCE = 1 / 3
 # Of one gather and one reduction in each step, the reduction is left out in every second one.
 _REDUCED_SELDOM = 1 / 4
 _MOSTLY = 0.5
+# Of a unit of its own the step has two gathers and one reduction; a block of a model has seldom as many bytes as this.
+_OF_ONE_UNIT, _ONE_UNIT_BYTES, _HARDLY_HIDDEN = 3, 100e6, 0.05
 
 
 def said(kind: KindOfTalk, library: Library) -> str:
@@ -114,7 +116,19 @@ def _of_library(
     """(the change, the share of the exposed time that goes at most) where the library's own words decide."""
     if kind.kind == "exchanged":
         return exchange_fix(library)
-    return sharded_fix(price.ops.trace, library, record) if kind.kind == "sharded" else (None, 0.0)
+    if kind.kind != "sharded":
+        return None, 0.0
+    return sharded_fix(price.ops.trace, library, record, _is_one_unit(kind))
+
+
+def _is_one_unit(kind: KindOfTalk) -> bool:
+    """Whether shards of the whole model travel at once: nothing of it can be computed meanwhile.
+
+    It is gathered once or twice a step, and its gradients are reduced once.
+    """
+    exposed = kind.exposed_us >= (1 - _HARDLY_HIDDEN) * kind.us
+    large = kind.bytes is not None and kind.bytes >= _ONE_UNIT_BYTES * kind.calls
+    return exposed and large and kind.calls <= _OF_ONE_UNIT
 
 
 def _on_host(record: RankRecord | None, library: Library) -> tuple[float, Fix | None, str]:

@@ -35,7 +35,7 @@ from ..cheaper_equivalents.products._unread_rows import unread_part
 from ..shared._examples import node, observed, op, two_steps
 from ..shared._words import count, percent
 
-_PRODUCTS = ("aten::mm", "aten::matmul", "aten::bmm", "aten::linear", "aten::cdist")
+_PRODUCTS = ("aten::mm", "aten::matmul", "aten::bmm", "aten::linear", "aten::einsum", "aten::cdist")
 _HOW = (
     "these ops and their backward pass shrink to the rank's own rows; low: half of that, without the fixed cost of a "
     "call, as operands are read and written for any number of rows"

@@ -2,7 +2,8 @@
 
 ## What it looks at
 Gaps in which the device has nothing queued while the host is preparing the next launch, op by op. Shown with them: how
-many launches a step has, what one costs the host, and how short the kernels are.
+many launches a step has, what one costs the host, and how short the kernels are. If single ops make most launches, as a
+convolution that goes through its batch sample by sample does, they are named.
 
 ## Why it costs time
 Each PyTorch op costs the host some microseconds before its kernel is launched. Where kernels are shorter than
@@ -11,7 +12,8 @@ that, the device finishes each of them before the next one arrives.
 ## How to fix it
 Give the host less to do per kernel: `torch.compile(model)` fuses small kernels, `mode="reduce-overhead"` replays a
 whole region as one CUDA graph; where only the backward pass waits, compiled autograd compiles that, too. Use fused
-layers and optimizers. A larger batch makes every kernel longer with the same number of launches.
+layers and optimizers. A larger batch makes every kernel longer with the same number of launches. What one op launches
+by itself no compiler fuses: choose arguments for which a library has a kernel (dilation, groups, dtype), or another op.
 
 ## When to leave it
 Models whose shapes change at every step: CUDA graphs would be captured again each time. Short runs, in which compiling
@@ -38,6 +40,7 @@ from advisor.api import (
     Launches,
     Price,
     RankRecord,
+    Saving,
     Steps,
     Trace,
     Treatment,
@@ -50,6 +53,7 @@ from advisor.api import (
 )
 
 from ..shared._words import count, percent
+from ._launches_in_ops import ManyLaunches, many_launches
 
 # From this share on it is the backward pass alone that is slow to launch: it has two thirds of the kernels elsewhere.
 _MOSTLY = 0.8
@@ -72,16 +76,20 @@ def check(
     compiled = True if ran else record.settings.compiled if record else None
     fused = [edits.fuse(price.replay.launching, into=price.replay.steps)] if price.replay else []
     how = "low: regions cannot be captured (changing shapes, syncs inside); high: the step with one launch"
-    saving = price.saving([], fused, ("idle_launch",), how, model_us=(0.0, idle_us))
-    if saving.high_us < min_share * scale.step_us:
+    saving: Saving | None = price.saving([], fused, ("idle_launch",), how, model_us=(0.0, idle_us))
+    if saving is None or saving.high_us < min_share * scale.step_us:
         return
+    many = many_launches(price)
+    if many is not None:
+        saving = None  # what another op launches instead, nobody can say
     backward = _in_backward(trace, steps, breakdown.intervals["idle_launch"])
     places = tuple(group.where for group in idle.top("idle_launch", 3) if group.where)
     yield Finding(
         message=(
             f"The GPU waits {duration(scale.scaled(idle_us))} of each step ({percent(share)}) for its next launch: a "
             f"step has {count(launches.per_step)} launches of kernels with a median duration of "
-            f"{duration(launches.kernel_us)}, {percent(launches.short_share)} of them under 10 µs{_mostly(backward)}."
+            f"{duration(launches.kernel_us)}, {percent(launches.short_share)} of them under 10 µs"
+            f"{_mostly(backward)}{_in_one(many)}."
         ),
         saving=saving,
         where=places,
@@ -96,7 +104,7 @@ def check(
             "cuda_graphs": launches.graphs,
             "backward_share": backward,
         },
-        fix=_fix(compiled, launches.graphs, backward),
+        fix=_fix(compiled, launches.graphs, backward) if many is None else _other_op(many),
         claims=("idle_launch",),
     )
 
@@ -120,6 +128,16 @@ def _mostly(backward: float | None) -> str:
     return (
         "" if backward is None or backward < _MOSTLY else f"; {percent(backward)} of the wait is in the backward pass"
     )
+
+
+def _in_one(many: ManyLaunches | None) -> str:
+    if many is None:
+        return ""
+    return f"; {percent(many.share)} of the launches are made by `{many.op}`, up to {count(many.most)} in a single call"
+
+
+def _other_op(many: ManyLaunches) -> Fix:
+    return Fix(f"Replace `{many.op}`, or choose arguments for which one kernel computes the whole batch", "numerics")
 
 
 def _fix(compiled: bool | None, graphs: bool, backward: float | None = None) -> Fix:
@@ -186,6 +204,24 @@ EXAMPLES = [
         facts={"settings": {"compiled": True}},
         saves_us=(0, 750),
         says=("of the wait is in the backward pass",),
+    ),
+    Example(
+        "one op that launches a kernel for each sample",
+        draw(
+            """
+            step   [1                   ][2                   ]
+            cpu    [F                   ][F                   ]
+            cpu    [L                   ][L                   ]
+            gpu 7   [K                   ][K                  ]
+            """,
+            us=50,
+            F=Ev("aten::slow_conv_dilated3d", launches=""),
+            L=Ev("cudaLaunchKernel", "cuda_runtime", launches="kernel", times=40),
+            K=Ev(ELEMENTWISE.name, "kernel", times=40, fill=0.2),
+        ),
+        saves_us="unknown",
+        says=("`aten::slow_conv_dilated3d`, up to 40 in a single call",),
+        fixes=("Replace `aten::slow_conv_dilated3d`",),
     ),
     Example(
         "as many launches, but the queue is never empty",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +17,12 @@ Ints = npt.NDArray[np.int64]
 # Their results for a position depend on no later one.
 _RECURRENT = ("aten::gru", "aten::lstm", "aten::rnn_tanh", "aten::rnn_relu")
 _ATTENTION = "aten::scaled_dot_product_attention"
-_CAUSAL_AT = 5  # query, key, value, mask, dropout, is_causal
+_MASK_AT, _CAUSAL_AT = 3, 5  # query, key, value, mask, dropout, is_causal
 _APPENDS = "aten::cat"
 # Fewer calls tell no rate, and are nobody's loop over positions.
 _FEWEST = 4
+# Where nothing but their lengths tells, and a lookup of tokens begins a call of a language model.
+_LOOKUP, _FEWEST_TEXTS = "aten::embedding", 8
 
 
 class Prefixes(Struct, frozen=True, eq=False):
@@ -36,12 +39,13 @@ class Prefixes(Struct, frozen=True, eq=False):
     layers: Ints
     appends: Ints
 
-    def kept(self, events: Events) -> list[tuple[Ints, float, float]]:
+    def kept(self, spent_ns: npt.NDArray[np.float64]) -> list[tuple[Ints, float, float]]:
         """(ops of a call, least, most of their time that stays) where each call computes the added positions alone.
 
         By a line through the time of all calls over their lengths: its slope with two standard errors.
+        spent_ns: of each event of the trace.
         """
-        took = np.array([float(events.dur_ns[rows].sum()) for rows in self.calls])
+        took = np.array([float(spent_ns[rows].sum()) for rows in self.calls])
         lengths = np.array(self.lengths, float)
         off = lengths - lengths.mean()
         slope = float((off * took).sum() / (off**2).sum())
@@ -74,6 +78,65 @@ def prefixes(ops: StepOps) -> Iterator[Prefixes]:
                 by_form[form].append((row, length))
         for called in by_form.values():
             yield from _growing(events, here, appends, called)
+        yield from _of_tokens(events, here)
+
+
+def _of_tokens(events: Events, here: Ints) -> Iterator[Prefixes]:
+    """Calls of a model on the tokens so far, each with as many more as the one before, by the lookup they begin with.
+
+    Which op appends the new ones does not matter: whole texts of lengths that grow one by one are drawn, not read.
+    """
+    at_lookup = np.flatnonzero(events.exactly(_LOOKUP)[here])
+    found: dict[tuple[object, ...], list[tuple[int, int]]] = defaultdict(list)
+    for at in at_lookup.tolist():
+        dims = dims_of(events, int(here[at]))
+        weight, indices = sizes(dims, 0), sizes(dims, 1)
+        if len(indices) in (1, 2):
+            found[(*weight, *indices[:-1])].append((at, indices[-1]))
+    for calls in found.values():
+        for run in _one_by_one(calls):
+            places = [at for at, _ in run]
+            if not _may_be_causal(events, here[places[0] : places[-1]]):
+                continue
+            ends = [*places[1:], 2 * places[-1] - places[-2]]
+            yield Prefixes(
+                calls=tuple(here[at:end] for at, end in zip(places[1:], ends[1:], strict=True)),
+                lengths=tuple(length for _, length in run[1:]),
+                added=run[1][1] - run[0][1],
+                layers=here[places],
+                appends=here[places[1:]],
+            )
+
+
+def _may_be_causal(events: Events, rows: Ints) -> bool:
+    """Whether a model of attention runs in these rows, none of which is known to attend to later positions."""
+    attends = rows[events.exactly(_ATTENTION)[rows]]
+    if not len(attends) or events.exactly(*_RECURRENT)[rows].any():
+        return False
+    for values in np.unique(events.values[attends]).tolist():
+        given = _given(events.values_table[values] if values >= 0 else "")
+        if len(given) > _CAUSAL_AT and "True" not in given[_CAUSAL_AT] and not _has_mask(events, attends, values):
+            return False
+    return True
+
+
+def _has_mask(events: Events, attends: Ints, values: int) -> bool:
+    """Whether these calls of attention have a mask, which may hide later positions."""
+    return all(sizes(dims_of(events, int(row)), _MASK_AT) for row in attends[events.values[attends] == values].tolist())
+
+
+def _one_by_one(calls: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """Runs of calls in which each length is the one before plus the same number."""
+    run = [*calls[:1]]
+    for before, this in pairwise(calls):
+        added = this[1] - before[1]
+        if added <= 0 or (len(run) > 1 and added != run[1][1] - run[0][1]):
+            if len(run) >= _FEWEST_TEXTS:
+                yield run
+            run = []
+        run.append(this)
+    if len(run) >= _FEWEST_TEXTS:
+        yield run
 
 
 def _forms(events: Events, row: int) -> Iterator[tuple[tuple[object, ...], int]]:
@@ -91,9 +154,12 @@ def _forms(events: Events, row: int) -> Iterator[tuple[tuple[object, ...], int]]
 
 
 def _is_causal(events: Events, row: int) -> bool:
-    values = events.values_table[int(events.values[row])] if events.values[row] >= 0 else ""
-    given = values.strip("[]").split('", "')
+    given = _given(events.values_table[int(events.values[row])] if events.values[row] >= 0 else "")
     return len(given) > _CAUSAL_AT and "True" in given[_CAUSAL_AT]
+
+
+def _given(values: str) -> list[str]:
+    return values.strip("[]").split('", "')
 
 
 def _growing(events: Events, here: Ints, appends: Ints, called: Sequence[tuple[int, int]]) -> Iterator[Prefixes]:

@@ -2,8 +2,10 @@
 
 ## What it looks at
 Calls of a recurrent layer, or of attention with `is_causal=True`, within a step: each on a sequence that is longer than
-that of the previous call by what `torch.cat` has appended since. How the duration of a call grows with the length of
-its sequence gives the cost of a position. Shapes are needed (`record_shapes=True`; `advisor run` records them).
+that of the previous call by what `torch.cat` has appended since. Of language models also eight calls and more whose
+lookups of tokens are longer by the same number each time. How the duration of a call grows with the length of
+its sequence gives the cost of a position: of the device's work, if the GPU computes them. Shapes are needed
+(`record_shapes=True`; `advisor run` records them).
 
 ## Why it costs time
 In such layers a position depends only on earlier ones, so each call computes the same results for these as the
@@ -25,8 +27,26 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
 
-from advisor.api import CallSites, Drawing, Ev, Example, Finding, Fix, Lines, Price, Source, draw, edits
+from advisor.api import (
+    D2H_PAGEABLE,
+    GEMM,
+    ITEM,
+    CallSites,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Price,
+    Source,
+    StepOps,
+    draw,
+    edits,
+)
 
 from ..shared._places import first_line, place
 from ..shared._words import count, each_step
@@ -43,21 +63,24 @@ def check(
     *,
     min_share: float = 0.05,  # of the step: the state has to be passed from call to call, which less does not justify
 ) -> Iterator[Finding]:
-    # With a device, the host's time of a call does not depend on the length of its sequence.
-    if price.on_device:
-        return
     found = list(prefixes(price.ops))
     if not found:
         return
-    kept = [one for each in found for one in each.kept(price.ops.events)]
+    work = _DeviceWork.of(price.ops) if price.on_device else None
+    spent_ns = work.spent_ns if work else price.ops.events.dur_ns.astype(float)
+    kept = [one for each in found for one in each.kept(spent_ns)]
     # Calls of one layer that are seen by two axes, or by several layers of it, lie in the same ops.
     kept = _apart(kept)
+    claims = ("compute",) if work else _CLAIMS
+    # The host launches as many kernels for one position as for all of them: only the device's work becomes less.
+    edited = [(work.launched_by(rows) if work else rows, least, most) for rows, least, most in kept]
+    # How long a device takes for one position, these calls of hundreds do not tell: its kernels then wait for memory.
     saving = price.divided(
-        [edits.scale(rows, most) for rows, _, most in kept],
-        [edits.scale(rows, least) for rows, least, _ in kept],
-        _CLAIMS,
+        [] if work else [edits.scale(rows, most) for rows, _, most in edited],
+        [edits.scale(rows, least) for rows, least, _ in edited],
+        claims,
         "a line fitted to the duration of these calls by sequence length: the time of all but the added positions; "
-        "low, high: two standard errors of its slope",
+        "low, high: two standard errors of its slope; low on a GPU: kernels of one position are bound by memory",
     )
     if saving.high_us < min_share * price.scale.step_us:
         return
@@ -80,8 +103,35 @@ def check(
             "logits, _ = policy(tokens)\ntokens = torch.cat((tokens, drawn), dim=1)",
             "logits, state = policy(tokens[:, -1:], state)\ntokens = torch.cat((tokens, drawn), dim=1)",
         ),
-        claims=_CLAIMS,
+        claims=claims,
     )
+
+
+class _DeviceWork(Struct, frozen=True, eq=False):
+    """What the outermost ops launched.
+
+    spent_ns    for each event of the trace the device time of what it launched, if it is an outermost op
+    rows, owner  device work, and the outermost op that launched it, sorted by that op
+    """
+
+    spent_ns: npt.NDArray[np.float64]
+    rows: Ints
+    owner: Ints
+
+    @classmethod
+    def of(cls, ops: StepOps) -> _DeviceWork:
+        launch = ops.links.launch
+        rows = np.flatnonzero(ops.trace.device_work & ops.links.inside & (launch >= 0))
+        owner = ops.nesting.outer_op[launch[rows]]
+        rows, owner = rows[owner >= 0], owner[owner >= 0]
+        order = np.argsort(owner, kind="stable")
+        rows, owner = rows[order], owner[order]
+        spent_ns = np.bincount(owner, ops.events.dur_ns[rows].astype(float), len(ops.events)).astype(float)
+        return cls(spent_ns, rows, owner)
+
+    def launched_by(self, ops: Ints) -> Ints:
+        first, stop = (np.searchsorted(self.owner, ops, side) for side in ("left", "right"))
+        return np.concatenate([self.rows[a:b] for a, b in zip(first.tolist(), stop.tolist(), strict=True)])
 
 
 def _apart(kept: Sequence[tuple[Ints, float, float]]) -> list[tuple[Ints, float, float]]:
@@ -131,6 +181,19 @@ def _loop(*, layer: str = "gru", whole: bool = True, appended: bool = True, caus
     return draw(f"step [{1:<{width}}][{2:<{width}}]\ncpu  {_CALLS}{_CALLS}", us=100, **rows)
 
 
+def _tokens(grows: bool = True) -> Drawing:
+    """Ten calls in a step of a GPU, which each takes 200 µs and 10 µs more for each position beyond a hundred."""
+    rows: dict[str, Any] = {"H": Ev("aten::scaled_dot_product_attention"), "K": GEMM, "I": ITEM, "C": D2H_PAGEABLE}
+    cpu, gpu = "", " " * 6
+    for at in range(1, 11):
+        more = at if grows else 7 * at % 11
+        rows[f"E{at}"] = Ev("aten::embedding", launches="", dims=[[1000, 64], [8, 100 + more]])
+        cpu += f"[E{at}".ljust(5) + "][H ]"
+        gpu += "[K".ljust(19 + more) + "]"
+    cpu, gpu = (cpu + "[I").ljust(287) + "]  ", (gpu + "[C]").ljust(290)
+    return draw(f"step [{1:<288}][{2:<288}]\ncpu  {cpu}{cpu}\ngpu 7 {gpu[1:]}{gpu}", us=10, device="H100", **rows)
+
+
 EXAMPLES = [
     Example(
         "a recurrent policy gets all letters so far for each new one",
@@ -145,6 +208,13 @@ EXAMPLES = [
         saves_us=(1_900, 2_100),
         says=("5 calls",),
     ),
+    Example(
+        "a language model on a GPU gets all tokens so far for each new one",
+        _tokens(),
+        saves_us=(0, 5_000),
+        says=("10 calls", "sequences of 101 to 110 positions"),
+    ),
+    Example("texts of other lengths each time", _tokens(grows=False), saves_us=None, near_miss=True),
     Example("the new letter and the state", _loop(whole=False), saves_us=None),
     Example("sequences of other lengths than what was appended", _loop(appended=False), saves_us=None, near_miss=True),
     Example(

@@ -3,7 +3,8 @@
 ## What it looks at
 The first warnings that were shown while the script ran, as capture recorded them: those of PyTorch about performance
 (a tensor created from a list of arrays, weights of a recurrent layer in several chunks, an op that falls back to the
-CPU, gradients in another layout than their buckets, a CUDA graph captured again …), and any `PerformanceWarning`.
+CPU, gradients in another layout than their buckets, a CUDA graph captured again …), and any `PerformanceWarning`. How
+long the named line takes is known from the recorded steps, or from the samples of the run after its first step.
 
 ## Why it costs time
 Each reports a slow path once, the first time; the slow path is still used in every step after the warning has scrolled
@@ -27,12 +28,14 @@ from advisor.api import (
     Finding,
     LineCosts,
     RankRecord,
+    RunSamples,
     Source,
     Steps,
 )
 
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
+from ..shared._run_examples import run_of, sample
 from ..shared._words import percent, plural
 from ._torch_warnings import warned
 
@@ -50,14 +53,17 @@ def check(
     shown = f"Of {plural(len(record.warnings), 'warning')} shown, one reports a slow path"
     for one in warned(record):
         share = _share(one.where, costs, steps)
+        of_run = _share_of_run(one.where, record)
         # A line of the script that no step runs, or that takes no time, is warned of in vain.
-        if share is not None and share < min_share and not breakdown.on_device:
+        if share is not None and max(share, of_run) < min_share and not breakdown.on_device:
             continue
         takes = f", a line that takes {percent(share)} of the step" if share is not None else ""
+        if of_run > (share or 0.0):
+            takes = f", a line that takes {percent(of_run)} of the run after its first step"
         yield Finding(
             message=f"{shown}{place(one.where)}{takes}: {one.hint.means}.",
             where=(one.where,) if one.where else (),
-            facts={"warning": one.said} | ({"line_share": share} if share is not None else {}),
+            facts={"warning": one.said, "share_of_run": of_run} | ({"line_share": share} if share is not None else {}),
             fix=one.hint.fix,
             claims=() if breakdown.on_device or share is None else ("host",),
             at_most="medium",
@@ -72,7 +78,30 @@ def _share(where: Source | None, costs: LineCosts | None, steps: Steps) -> float
     return sum(line.us for line in own) / steps.step_us
 
 
+def _share_of_run(where: Source | None, record: RankRecord) -> float:
+    """The line's part of the time after the first training step, by samples of the stack; 0.0 for less than two."""
+    run = record.run
+    if where is None or run is None:
+        return 0.0
+    kinds = [kind for kind in run.spent_us if kind not in ("start", "end")]
+    mine_us, seen = 0.0, 0
+    for kind in kinds:
+        samples = [one for one in run.samples if one.kind == kind]
+        hits = sum(one.hits for one in samples if _innermost(one) == (where.file, where.line))
+        seen += hits
+        mine_us += run.spent_us[kind] * hits / max(sum(one.hits for one in samples), 1)
+    return mine_us / max(sum(run.spent_us[kind] for kind in kinds), 1.0) if seen >= _SEEN else 0.0
+
+
+def _innermost(sample: RunSamples) -> tuple[str, int]:
+    return sample.inner[:2] if sample.inner[0] else (sample.file, sample.line)
+
+
+# One sample may be anywhere.
+_SEEN = 2
+
 _LIST = "UserWarning: Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider …"
+_ROLLOUT = sample("long", 60, 20, hits=20, inner=("train.py", 31, "rollout"))
 _RNN = "UserWarning: RNN module weights are not part of single contiguous chunk of memory."
 
 
@@ -83,6 +112,14 @@ EXAMPLES = [
         facts={"warnings": [f"train.py:31: {_LIST}"], "user_files": ["train.py"]},
         saves_us="unknown",
         says=("at train.py:31", "list of arrays"),
+    ),
+    Example(
+        "a tensor of a list of arrays between training steps",
+        STEPS_ON_CPU,
+        facts={"warnings": [f"train.py:31: {_LIST}"], "user_files": ["train.py"]}
+        | run_of({"step": (2.0, 200), "long": (2.0, 20)}, sample("step", 80, 40, hits=40), _ROLLOUT),
+        saves_us="unknown",
+        says=("at train.py:31, a line that takes 50 % of the run",),
     ),
     Example(
         "weights of a recurrent layer in pieces",

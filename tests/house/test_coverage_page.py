@@ -44,6 +44,7 @@ def test_every_rule_that_it_names_exists_and_every_rule_is_named() -> None:
 FOR_ITSELF = {
     "copied-matrices",
     "derivatives-one-by-one",
+    "devices-in-turn",
     "diagonal-matrices",
     "distribution-checks",
     "emulated-bf16",
