@@ -77,3 +77,9 @@ def test_gathered_weights(watch: Any) -> None:
         return left @ right.t() + (weight @ weight.t()).mean()
 
     assert watch(scores) == []
+
+
+def test_an_einsum_of_both(watch: Any) -> None:
+    found = watch(lambda left, right: torch.einsum("ad,bd->ab", gathered(left), gathered(right)))
+    assert "einsum" in found
+    assert "einsum" not in watch(lambda left, right: torch.einsum("ad,bd->ab", left, gathered(right)))

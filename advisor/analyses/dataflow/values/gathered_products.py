@@ -16,7 +16,7 @@ from advisor.analyses.dataflow.observed import value_numbering
 from advisor.analyses.dataflow.observed.aligned import in_each
 from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
 
-_PRODUCTS = frozenset(f"aten::{name}" for name in ("mm", "matmul", "bmm", "linear", "cdist"))
+_PRODUCTS = frozenset(f"aten::{name}" for name in ("mm", "matmul", "bmm", "linear", "einsum", "cdist"))
 # Of a tensor on this rank: gathered from all; computed from products of such; the same on each rank anyway; its own.
 _Kind = Literal["gathered", "product", "equal", "own"]
 
