@@ -37,6 +37,7 @@ NORMED = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 8))
 DROPPED = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 8))
 SHARP = nn.Sequential(nn.Linear(8, 8), nn.Softmax(0), nn.Linear(8, 8))
 PICTURES = nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 8))
+POOLED = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveMaxPool2d(2), nn.Flatten(), nn.Linear(16, 8))
 BLOCK, TABLE, ONE = Attention(), nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 8)), nn.Linear(8, 8)
 
 
@@ -88,6 +89,22 @@ def by_number() -> Any:
     return distance(first, NET(batch() * float(first.detach().mean())))
 
 
+def written_in_turn() -> Any:
+    """What each robot sees goes into its part of one tensor."""
+    seen = torch.zeros(6, 3, 8)
+    views = batch(6, 3, 3, 6, 6)
+    for robot in range(3):
+        seen[:, robot] = POOLED(views[:, robot])
+    return seen.square().mean()
+
+
+def written_and_read_back() -> Any:
+    seen = torch.zeros(6, 3, 8)
+    for robot in range(1, 3):
+        seen[:, robot] = NET(seen[:, robot - 1] + batch())
+    return seen.square().mean()
+
+
 def of_sizes() -> Any:
     return NET(batch()).mean() + NET(batch(4, 8)).mean()
 
@@ -122,6 +139,8 @@ def passes(tmp_path: Path) -> Callable[[Step], list[tuple[int, int]]]:
         pytest.param(words, (2, 2), id="words"),
         pytest.param(through_both, (2, 6), id="two networks"),
         pytest.param(lambda: pair(PICTURES, 6, 3, 6, 6), (2, 5), id="pictures"),
+        pytest.param(lambda: pair(POOLED, 6, 3, 6, 6), (2, 5), id="pooled pictures"),
+        (written_in_turn, (3, 5)),
     ],
 )
 def test_passes_that_could_be_one(passes: Any, step: Step, expected: tuple[int, int]) -> None:
@@ -143,6 +162,7 @@ def test_attention_keeps_its_samples_apart(passes: Any) -> None:
         pytest.param(lambda: pair(ONE), id="a single layer"),
         pytest.param(lambda: distance(NET(batch()), OTHER(batch())), id="two networks, one batch each"),
         one_after_the_other,
+        written_and_read_back,
         by_action,
         by_number,
         of_sizes,

@@ -212,5 +212,9 @@ def _is_free(
 
 
 def _draws_or_chooses(op: Op) -> bool:
-    """Whether an op draws random numbers, or makes whole numbers: an action, most often."""
-    return op.random or any("long" in str(_shape(ref)) for ref in op.outputs if math.prod(_sizes(ref)))
+    """Whether an op draws random numbers, or makes whole numbers: an action, most often.
+
+    Pooling tells where its largest ones were, for its own gradient.
+    """
+    made = op.outputs[:1] if "max_pool" in op.name else op.outputs
+    return op.random or any("long" in str(_shape(ref)) for ref in made if math.prod(_sizes(ref)))

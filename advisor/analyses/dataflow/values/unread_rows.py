@@ -19,6 +19,8 @@ from advisor.analyses.dataflow.observed import value_numbering
 from advisor.analyses.dataflow.observed.aligned import in_each
 from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
 
+# What Python calls to write a part of a tensor.
+_PICKS = ("aten::select", "aten::slice")
 # Ops that take some rows of their first argument, where what they make has rows of the same length.
 _TAKE = frozenset(f"aten::{name}" for name in ("index", "index_select", "gather", "take_along_dim"))
 # Ops that make each row of their result from one row of their first argument and from weights.
@@ -113,9 +115,17 @@ def storages(ops: Sequence[Op]) -> Storages:
             if ref.storage not in touched:
                 now[ref.storage] = Made(at, ref)
                 made.append(now[ref.storage])
-            elif ref.storage in now and op.place != "backward":
+            elif ref.storage in now and op.place != "backward" and not _assigns(ops, at):
                 now[ref.storage].views[ref.tensor] = ref
     return made, place
+
+
+def _assigns(ops: Sequence[Op], at: int) -> bool:
+    """Whether an op writes a part of a tensor that the op before it has picked: `x[:, i] = y` keeps no view of it."""
+    op, before = ops[at], ops[at - 1] if at else None
+    if op.name != "aten::copy_" or before is None or before.name not in _PICKS or not op.inputs[0]:
+        return False
+    return [ref.tensor for ref in before.outputs] == [op.inputs[0][0].tensor]
 
 
 def _by_row(op: Op) -> bool:  # noqa: PLR0911 - a kind of op in each line
