@@ -1,4 +1,4 @@
-"""Values that PyTorch reads itself: whether a gradient is finite, for GradScaler and for anomaly detection."""
+"""Values that PyTorch reads itself: whether a gradient is finite, and how many steps an optimizer has made."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ._waits import READS
 
 _CHECK = "_amp_foreach_non_finite_check_and_unscale_"
 _NODE = "autograd::engine::evaluate_function"
+_UPDATE = "Optimizer.step#"
 _LOOKS = ("aten::any", "aten::_is_any_true")
 
 # With `fused=True` GradScaler hands the flag over on the device (`_step_supports_amp_scaling`), and reads nothing.
@@ -26,6 +27,17 @@ ANOMALY = Fix(
     "torch.autograd.set_detect_anomaly(False)  # on again to look for an invalid gradient",
 )
 
+# Adam and its kin count steps in a tensor of each parameter, on the host unless `fused` or `capturable` is set, and
+# read them all (torch/optim/optimizer.py, _get_value). `load_state_dict` leaves them where the checkpoint was loaded to
+# (_process_value_according_to_param_policy).
+COUNTERS = Fix(
+    "Keep the optimizer's step counters on the host: load its checkpoint to the CPU, or set `fused=True`",
+    "exact",
+    'state = torch.load(path, map_location="cuda")\noptimizer.load_state_dict(state["optimizer"])',
+    'state = torch.load(path, map_location="cpu")\n'
+    'optimizer.load_state_dict(state["optimizer"])  # moves all but the counters to the parameters\' device',
+)
+
 
 def read_by_torch(site: SyncSite, price: Price) -> Fix | None:
     """The change for values that PyTorch reads, by the op before most of the reads; None for those of a script."""
@@ -33,6 +45,9 @@ def read_by_torch(site: SyncSite, price: Price) -> Fix | None:
         return None
     events = price.ops.events
     rows, nodes = np.array(site.rows, int), np.flatnonzero(events.named(_NODE))
+    updates = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named(_UPDATE)
+    if 2 * int((price.ops.nesting.ancestor_of(rows, updates) >= 0).sum()) > len(rows):
+        return COUNTERS
     ops = np.flatnonzero(events.of(Category.CPU_OP) & ~events.named(_NODE))
     scaler = anomaly = 0
     for thread in np.unique(events.thread[rows]).tolist():
@@ -61,7 +76,32 @@ def _example(name: str, drawn: str, before: Ev, fixes: tuple[str, ...]) -> Examp
     return Example(name, made, saves_us=(0, 12_000), fixes=fixes)
 
 
+_UPDATES = """
+    step   [1                            ]  [2                            ]
+    cpu    [B ][O                       ]   [B ][O                       ]
+    cpu        [I       ]    [A  ]              [I       ]    [A  ]
+    gpu 7   [K       ]        [L      ]      [K       ]        [L      ]
+    gpu 7             [C]                              [C]
+    """
+_IN_ADAM = draw(
+    _UPDATES,
+    us=1000,
+    B=Ev("aten::linear"),
+    O=Ev("Optimizer.step#AdamW.step", "user_annotation", launches=""),
+    I=ITEM,
+    A=Ev("aten::_foreach_add_"),
+    K=GEMM,
+    L=GEMM,
+    C=D2H_PAGEABLE,
+)
+
 READ_BY_TORCH = [
+    Example(
+        "Adam reads a step counter that lies on the device",
+        _IN_ADAM,
+        saves_us=(0, 12_000),
+        fixes=("Keep the optimizer's step counters on the host",),
+    ),
     _example(
         "GradScaler reads whether gradients are finite: a fused optimizer takes the flag on the device",
         _STEPS,

@@ -152,6 +152,7 @@ def interrupted(*command: str, cwd: Path) -> tuple[int, str]:
     return process.returncode, err.decode()
 
 
+@pytest.mark.complete
 def test_ctrl_c_in_the_window_at_a_terminal_group(tmp_path: Path) -> None:
     """One KeyboardInterrupt, the bare script's end, and the window is kept."""
     script = tmp_path / "waits.py"

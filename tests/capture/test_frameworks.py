@@ -120,6 +120,7 @@ def test_ranks_forked_from_a_profiled_process(tmp_path: Path) -> None:
     assert "forked" in second["notes"][0]
 
 
+@pytest.mark.complete
 def test_a_report_of_two_ranks(tmp_path: Path) -> None:
     """The whole command on a launcher: one report."""
     torchrun = Path(sys.executable).with_name("torchrun")

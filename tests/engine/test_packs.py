@@ -67,6 +67,7 @@ def test_a_pack_brings_rules_and_a_reporter(site: Path, trace: Path) -> None:
     assert slogan.stdout.startswith("ACME: "), slogan.stderr
 
 
+@pytest.mark.complete
 def test_thresholds_of_a_pack_are_configured_like_ours(site: Path, trace: Path) -> None:
     (site.parent / "pyproject.toml").write_text("[tool.torch-advisor.rules.long-step]\nbudget_us = 5000.0\n")
     done = advisor(site, "analyze", str(trace), "--format", "json")
@@ -79,6 +80,7 @@ def test_thresholds_of_a_pack_are_configured_like_ours(site: Path, trace: Path) 
     assert "did you mean 'budget_us'?" in done.stderr
 
 
+@pytest.mark.complete
 def test_a_pack_may_sort_its_rules_into_families(site: Path, trace: Path) -> None:
     listed = advisor(site, "rules").stdout
     family = listed.split("\n\n")[[block.split("\n")[0] for block in listed.split("\n\n")].index("Storage")]

@@ -156,7 +156,7 @@ _CHANGES = st.sampled_from([1, 1, 1, -1, -1, -1, 2, -2, 0])
 
 
 @given(st.lists(st.tuples(_CHANGES, st.integers(-1, 3)), min_size=1, max_size=30))
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_frees_end_the_last_allocation_that_lives(rows: list[tuple[int, int]]) -> None:
     blocks = paired(events(*((time, *row) for time, row in enumerate(rows))), np.arange(len(rows)))
     found = zip(blocks.size.tolist(), blocks.born_ns.tolist(), blocks.freed_ns.tolist(), strict=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.analyses.costs.line_costs import LineCosts
@@ -36,6 +36,7 @@ def test_what_the_other_step_does_not_have_is_no_op_of_it():
 
 
 @given(st.lists(st.sampled_from("abcd"), max_size=25), st.lists(st.sampled_from("abcd"), max_size=25))
+@settings(max_examples=40)
 def test_an_op_is_one_of_its_name_or_none(known, names):
     found = SameTurns(known).of(names)
     assert len(found) == len(names)

@@ -313,6 +313,7 @@ class Wrapped(torch.nn.Module):
 """
 
 
+@pytest.mark.complete
 def test_the_model_that_is_trained_is_named_where_it_is_made(tmp_path: Path) -> None:
     """Not where its layers are, nor another model, nor what wraps it; and the number of a batch without a loader."""
     text = MODELS.replace("class Block", f"{WRAPPER}class Block", 1)
@@ -345,6 +346,7 @@ for one in (prepared(own), loader):
 """
 
 
+@pytest.mark.complete
 def test_what_a_framework_makes_is_told_from_what_it_makes_again(tmp_path: Path) -> None:
     """A loader with a sampler of the framework keeps the line of the script's own; what is new names the framework."""
     package = tmp_path / "site-packages" / "accelerate"

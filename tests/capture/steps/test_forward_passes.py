@@ -79,6 +79,7 @@ def of(folder: Path, mode: str) -> EvaluationCall | None:
     return calls[0] if calls else None
 
 
+@pytest.mark.complete
 def test_passes_with_a_graph(tmp_path: Path) -> None:
     call = of(tmp_path, "graphs")
     assert call is not None

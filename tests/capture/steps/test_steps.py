@@ -107,6 +107,7 @@ def test_many_short_steps_are_recorded(loop: Loop, name: str, expected: int) -> 
     assert [(file["role"], file["partial"]) for file in done.rank["files"]] == [("profile", False), ("lines", False)]
 
 
+@pytest.mark.complete
 def test_accumulation_has_a_quarter_of_an_optimizer_step_per_step(loop: Loop) -> None:
     done, _ = loop("accumulation")
     steps = done.rank["steps"]

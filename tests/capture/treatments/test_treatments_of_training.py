@@ -86,6 +86,7 @@ def run(folder: Path, name: str, *treatments: tuple[str, dict[str, Any]], ranks:
         return process.facts() | counted, ended.value.last
 
 
+@pytest.mark.complete
 def test_the_batch_grows_where_samples_are_shuffled_and_calls_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     left, said = run(

@@ -106,6 +106,7 @@ def test_a_fast_forward_pass_fills_the_window_as_a_slow_one_does(took_s: float) 
     assert not costs.overflows("backward")
 
 
+@pytest.mark.complete
 @pytest.mark.skipif(not allocated_bytes(), reason="needs a system that says how much memory is in use")
 def test_rows_are_told_from_the_memory_that_they_take(tmp_path: Path) -> None:
     """Of 20,000 indexed writes: about as many as the trace has. Memory that the script takes is deducted."""

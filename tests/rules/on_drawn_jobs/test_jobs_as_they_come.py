@@ -120,6 +120,7 @@ def test_kernels_of_several_sizes_in_one_op_are_not_equal_calls() -> None:
     assert finding.saving.high_us == pytest.approx(gain_us, rel=0.03)
 
 
+@pytest.mark.complete
 def test_an_optimizer_of_another_class_has_no_fused_argument() -> None:
     finding = only(told("cautious")[0], "loop-optimizer")
     assert title(finding).startswith("Update all parameters at once")

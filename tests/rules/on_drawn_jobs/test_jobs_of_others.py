@@ -44,6 +44,7 @@ def told(name: str) -> Report:
     return report(run(job).trace())
 
 
+@pytest.mark.complete
 def test_copies_of_one_checkpoint_are_not_copies_of_each_step() -> None:
     said = told("saved")
     assert not found(said, "blocking-copies")

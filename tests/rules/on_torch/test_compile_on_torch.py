@@ -58,6 +58,7 @@ print(json.dumps(facts()["recompiles"]))
 """
 
 
+@pytest.mark.complete
 def test_each_time_that_a_function_is_compiled_anew_has_a_reason() -> None:
     """As PyTorch 2.7 keeps them, be it that they are put together from what each function's guards said."""
     done = subprocess.run([sys.executable, "-c", RECOMPILES], capture_output=True, text=True, check=True)
