@@ -84,6 +84,18 @@ EXAMPLES = [
         says=("train.py:15",),
     ),
     Example(
+        "a loop in a function that a loop over pictures calls",
+        _many([4, 8], [8]),
+        facts=run_of(
+            _STEPS,
+            sample("step", 80, 85, hits=85, inner_loop=("train.py", 34, "suppressed"), **_IN_LOOP),
+            sample("step", 80, 5, hits=5, inner_loop=_IN_LOOP["loop"], **_IN_LOOP),
+            sample("step", 85, 10, "backward", hits=10),
+        ),
+        saves_us=(0, 2400),
+        says=("train.py:34 in `suppressed` runs in 85 of 100 samples",),
+    ),
+    Example(
         "the same in a loop of the script itself",
         _many([], []),
         facts=run_of(_STEPS, sample("step", 82, 90, hits=90, block=81))

@@ -17,6 +17,8 @@ from advisor.computed import Missing
 from advisor.model import Source
 
 _BACKWARD = "backward"
+# Of the samples in a loop, in one loop within it: that one is where the time goes.
+_WITHIN = 0.8
 # A step with fewer ops can have its lines recorded: they were not for another reason, and no loop is behind its time.
 _MANY_OPS = 1000
 
@@ -24,7 +26,8 @@ _MANY_OPS = 1000
 class SampledLoop(Struct, frozen=True):
     """A loop that was running in some of the samples taken during un-profiled steps.
 
-    where      its statement, then the line that most of these samples show, then the line that calls the function
+    where      its statement, then that of the loop around it, if there is one, then the line that most of these samples
+               show, then the line that calls the function
     hits       samples in it;  of: samples in steps
     low, high  its share of a step, 95 % interval by Agresti and Coull
     """
@@ -86,13 +89,22 @@ def _loops(samples: Sequence[RunSamples], of: int, text: Mapping[str, Sequence[T
 
 
 def _loop(head: Source, samples: Sequence[RunSamples], of: int) -> SampledLoop:
+    """The loop, or the one within it that most of its samples are in."""
+    heads = (head,)
+    within: Counter[Source] = Counter()
+    for one in samples:
+        within[Source(*one.inner_loop) if one.inner_loop[0] else head] += one.hits
+    inmost, hits = within.most_common(1)[0]
+    if inmost != head and hits >= _WITHIN * within.total():
+        heads = (inmost, head)
+        samples = [one for one in samples if one.inner_loop[0] and Source(*one.inner_loop) == inmost]
     inner: Counter[Source] = Counter()
     outer: Counter[Source] = Counter()
     for one in samples:
         outer[Source(one.file, one.line, one.function)] += one.hits
         inner[Source(*one.inner) if one.inner[0] else Source(one.file, one.line, one.function)] += one.hits
     hits = sum(inner.values())
-    places = (head, inner.most_common(1)[0][0], outer.most_common(1)[0][0])
+    places = (*heads, inner.most_common(1)[0][0], outer.most_common(1)[0][0])
     share = (hits + 2) / (of + 4)
     error = 2 * math.sqrt(share * (1 - share) / (of + 4))
     return SampledLoop(tuple(dict.fromkeys(places)), hits, of, max(share - error, 0.0), min(share + error, 1.0))

@@ -220,14 +220,28 @@ def test_the_if_that_says_how_often_is_the_guard() -> None:
 )
 def test_what_repeats_a_call_below_a_place_is_its_loop(text: str, line: int, loop: int) -> None:
     """A comprehension repeats, too."""
-    from advisor.capture.inside.steps.statements import loop_of, statements_of
+    from advisor.capture.inside.steps.statements import loops_of, statements_of
 
     class Here:
         step_line = 9
         way = (("/labels.py", "labels.py", line, "labels"), ("/labels.py", "labels.py", 99, "read"))
 
     known = {"/labels.py": statements_of(ast.parse(text))}
-    assert loop_of(Here, known) == (("labels.py", loop, "labels") if loop else ("", 0, ""))  # type: ignore[arg-type]
+    around = ("labels.py", loop, "labels") if loop else ("", 0, "")
+    assert loops_of(Here, known) == (around, around)  # type: ignore[arg-type]
+
+
+def test_a_loop_in_a_function_that_a_loop_calls_is_the_inner_one() -> None:
+    from advisor.capture.inside.steps.statements import loops_of, statements_of
+
+    text = "def losses(xs):\n    for x in xs:\n        nms(x)\ndef nms(x):\n    while x:\n        x = x[1:]\n"
+
+    class Here:
+        step_line = 9
+        way = (("/f.py", "f.py", 3, "losses"), ("/f.py", "f.py", 6, "nms"))
+
+    found = loops_of(Here, {"/f.py": statements_of(ast.parse(text))})  # type: ignore[arg-type]
+    assert found == (("f.py", 2, "losses"), ("f.py", 5, "nms"))
 
 
 def test_stretches_are_told_apart_by_their_length() -> None:

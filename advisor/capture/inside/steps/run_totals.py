@@ -14,7 +14,7 @@ from typing import Any
 
 from ..facts.source.syntax import Trees
 from .stack_samples import Place
-from .statements import NONE, Statements, block_of, guard_of, loop_of, statements_of
+from .statements import NONE, Statements, block_of, guard_of, loops_of, statements_of
 
 KINDS = START, STEP, LONG, BETWEEN, END = "start", "step", "long", "between", "end"
 
@@ -94,6 +94,7 @@ class Totals:
 def _as_record(key: Key, hits: Hits, known: Mapping[str, Statements]) -> dict[str, Any]:
     kind, place, marks = key
     here = known.get(place.source, NONE)
+    outermost, innermost = loops_of(place, known)
     return {
         "kind": kind,
         "file": place.file,
@@ -108,6 +109,7 @@ def _as_record(key: Key, hits: Hits, known: Mapping[str, Statements]) -> dict[st
         "stretches": hits.stretches,
         "first": hits.first,
         "last": hits.last,
-        "loop": loop_of(place, known),
+        "loop": outermost,
+        "inner_loop": innermost,
         "call": place.call,
     }

@@ -57,15 +57,21 @@ def statements_of(tree: ast.Module | None) -> Statements:
     return found
 
 
-def loop_of(place: Place, known: Mapping[str, Statements]) -> tuple[str, int, str]:
-    """File, line and function of the outermost loop below a place, in what that calls; empty where there is none."""
+Loop = tuple[str, int, str]
+
+
+def loops_of(place: Place, known: Mapping[str, Statements]) -> tuple[Loop, Loop]:
+    """(file, line, function) of the outermost and of the innermost loop below a place, in what that calls.
+
+    Both are empty where there is none.
+    """
+    found: list[Loop] = []
     for source, file, line, function in place.way if place.step_line else ():
         here = known.get(source, NONE)
         around = [first for first, last in here.loops if first < line <= last]
         around += [first for first, last in here.comprehensions if first <= line <= last]
-        if around:
-            return file, min(around), function
-    return "", 0, ""
+        found += [(file, first, function) for first in sorted(around)]
+    return (found[0], found[-1]) if found else (("", 0, ""), ("", 0, ""))
 
 
 def block_of(place: Place, blocks: Iterable[Span]) -> int:
