@@ -11,6 +11,7 @@ from advisor.api import Events, LossLabels, Price, Unread, backward_of, constant
 from .._equivalent import Ints, Part, rows_of
 
 Shares = npt.NDArray[np.float64]
+_MASKS = "aten::mul"
 _LOSS = "aten::cross_entropy_loss"
 # A normalisation or an activation before the rows are taken costs about as much as taking them.
 PRODUCTS = ("aten::linear", "aten::matmul", "aten::mm")
@@ -26,6 +27,7 @@ class UnreadWork(Struct, frozen=True, eq=False):
     ops      the layers;  rows: these, the losses that ignore their rows, and the backward nodes of both
     unread   for each of `rows` the share of its work that goes
     read     the largest share of a layer's rows that is read
+    ignored  a loss ignores the labels of the others;  masked: a mask multiplies the others by zero
     """
 
     ops: Ints
@@ -33,6 +35,7 @@ class UnreadWork(Struct, frozen=True, eq=False):
     unread: Shares
     read: float
     ignored: bool
+    masked: bool = False
 
 
 def unread_work(events: Events, unread: Unread, labels: list[LossLabels]) -> UnreadWork:
@@ -62,6 +65,7 @@ def unread_work(events: Events, unread: Unread, labels: list[LossLabels]) -> Unr
         np.array([1 - by_row[row] for row in rows.tolist()]),
         max((by_row[row] for row in ops.tolist()), default=1.0),
         bool(len(kept) and kept.min() <= _MOST_READ),
+        bool(events.exactly(_MASKS)[unread.readers[chosen]].any()),
     )
 
 

@@ -2,7 +2,8 @@
 
 ## What it looks at
 Layers that process each row (each position, each sample) independently, and of whose results later ops take half of
-the rows or fewer: `logits[:, -1]`, `scores[mask]`, a cross entropy whose `ignore_index` excludes most labels. Profiles
+the rows or fewer: `logits[:, -1]`, `scores[mask]`, a cross entropy whose `ignore_index` excludes most labels. So are
+layers whose results are multiplied by masks `chosen == i` of one tensor: each row counts for one of them. Profiles
 record neither which tensors an op reads nor the values of labels; `advisor run` observes them in separate steps. Every
 reader of a result is considered: scores that are also counted, printed or kept are read in full. Layers that mix rows
 (attention, recurrent layers, convolutions) and the layers before them are never counted, nor are columns: a network's
@@ -11,11 +12,12 @@ value for an action that was not taken.
 ## Why it costs time
 The head of a language model is often its largest layer. Computed for all of 64 positions where ten are masked and
 predicted, five sixths of its forward and backward pass, of the softmax over the vocabulary and of the memory for both
-are wasted.
+are wasted. Eight experts that all compute every token do eight times the work of the one that was chosen.
 
 ## How to fix it
 Select the rows first, then compute: `head(x[:, -1])`, `head(x[mask])`. In a loss with ignored labels:
-`kept = labels.ne(-100); loss = cross_entropy(head(x[kept]), labels[kept])`.
+`kept = labels.ne(-100); loss = cross_entropy(head(x[kept]), labels[kept])`. Of experts: `mine = chosen == i`,
+`out[mine] = expert(x[mine])`.
 
 ## When to leave it
 Where shapes must be the same in every step (compiled models, CUDA graphs): the number of rows in a mask varies; select
@@ -34,7 +36,7 @@ from advisor.api import Drawing, Example, Finding, Fix, Lines, Price, RankRecord
 from ...shared._examples import node, observed, op, two_steps
 from ...shared._words import percent
 from .._equivalent import Equivalent, worth
-from ._unread_rows import PRODUCTS, unread_part, unread_work
+from ._unread_rows import PRODUCTS, UnreadWork, unread_part, unread_work
 
 CONFIRMED = "measured pair on a CPU: a protein language model that scores all positions against masked ones only"
 
@@ -71,10 +73,16 @@ def check(
     if known := worth(price, lines, one, min_share):
         yield known.finding(
             f"Only {percent(work.read)} of the rows that layers{known.at} compute are read: {known.spent}, backward "
-            f"pass included, is for rows {'whose labels the loss ignores' if work.ignored else 'that no op reads'}.",
+            f"pass included, is for rows {_others(work)}.",
             {"read_share": work.read, "unread_us": known.spent_us},
-            _IGNORED if work.ignored else _TAKEN,
+            _IGNORED if work.ignored else _CHOSEN if work.masked else _TAKEN,
         )
+
+
+def _others(work: UnreadWork) -> str:
+    if work.masked:
+        return "that a mask multiplies by zero"
+    return "whose labels the loss ignores" if work.ignored else "that no op reads"
 
 
 _TAKEN = Fix(
@@ -82,6 +90,12 @@ _TAKEN = Fix(
     "numerics",
     "scores = head(x)\nloss = cross_entropy(scores[:, -1], labels)",
     "loss = cross_entropy(head(x[:, -1]), labels)",
+)
+_CHOSEN = Fix(
+    "Let each expert compute the rows that were chosen for it",
+    "numerics",
+    "for i, expert in enumerate(experts):\n    out = out + expert(x) * (chosen == i).unsqueeze(-1)",
+    "for i, expert in enumerate(experts):\n    mine = chosen == i\n    out[mine] = expert(x[mine])",
 )
 _IGNORED = Fix(
     "Compute the scores of labeled rows only",
@@ -121,6 +135,14 @@ EXAMPLES = [
         saves_us=(500, 1100),
         facts=_facts([(1, 2, 0.25)]),
         says=("Only 25 %", "that no op reads"),
+    ),
+    Example(
+        "one of four experts, whose result a mask multiplies by zero in three of four rows",
+        _drawn(R=op("mul", _SCORES, [64, 1], number=5, launches="")),
+        saves_us=(500, 1100),
+        facts=observed("linear linear mul cross_entropy_loss", unread=[(1, 2, 0.25)]) | {"loss_labels": []},
+        says=("Only 25 %", "that a mask multiplies by zero"),
+        fixes=("out[mine]",),
     ),
     Example(
         "a loss that ignores 54 of 64 labels",

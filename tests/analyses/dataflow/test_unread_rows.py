@@ -51,6 +51,32 @@ def test_a_mask_of_positions(watch: Any) -> None:
     assert found == [(name, "index", 0.25) for name in (*OF_THE_BODY, "linear")]
 
 
+EXPERTS = nn.ModuleList(nn.Sequential(nn.Linear(16, 24), nn.GELU(), nn.Linear(24, 16)) for _ in range(3))
+
+
+def mixed(weigh: Callable[[Any, int], Any], experts: int = 3) -> None:
+    x, chosen = RECURRENT(TABLE(TOKENS))[0], TOKENS % 3
+    out = torch.zeros_like(x)
+    for number in range(experts):
+        out = out + EXPERTS[number](x) * weigh(chosen, number)
+    out.square().mean().backward()
+
+
+def test_each_expert_computes_the_rows_of_all(watch: Any) -> None:
+    """A mask of `chosen == i` leaves each row to one of them."""
+    once = [("linear", "mul", 0.333), ("gelu", "mul", 0.333), ("linear", "mul", 0.333)]
+    assert watch(lambda: mixed(lambda chosen, number: (chosen == number).unsqueeze(-1))) == 3 * once
+    assert watch(lambda: mixed(lambda chosen, number: (chosen == number).float()[..., None])) == 3 * once
+
+
+def test_masks_that_may_hold_a_row_twice_leave_all_of_it(watch: Any) -> None:
+    assert watch(lambda: mixed(lambda chosen, number: (chosen >= number).unsqueeze(-1))) == []
+    assert (
+        watch(lambda: mixed(lambda chosen, number: (chosen == 1).unsqueeze(-1))) == []
+    )  # one mask: how many are in it?
+    assert watch(lambda: mixed(lambda chosen, number: torch.rand(8, 12, 1))) == []
+
+
 def test_a_softmax_over_the_words_is_by_row(watch: Any) -> None:
     def step() -> None:
         logarithms = functional.log_softmax(HEAD(RECURRENT(TABLE(TOKENS))[0]), -1)

@@ -1,8 +1,9 @@
 """Which ops of a step compute rows that nothing reads: results of which later ops take a few rows.
 
-Pure, like `value_numbering`. A row is all that lies along a tensor's last dimension. Only ops that
-work on each row by itself are judged: what a recurrent layer, an attention or a convolution computes for one row it may
-need for another. What Python reads without an op is seen as a view that no op reads, and counts as read.
+Pure, like `value_numbering`. A row is all that lies along a tensor's last dimension. Rows that are multiplied by a mask
+of `chosen == i` count as taken by one of as many masks of `chosen` as there are: no row is in two of them. Only ops
+that work on each row by itself are judged: what a recurrent layer, an attention or a convolution computes for one row
+it may need for another. What Python reads without an op is seen as a view that no op reads, and counts as read.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from advisor.analyses.dataflow.observed import value_numbering
 from advisor.analyses.dataflow.observed.aligned import in_each
 from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
 
+# A mask, and what makes numbers of it.
+_EQUAL, _CASTS = "aten::eq", ("aten::to", "aten::_to_copy", "aten::type_as")
 # What Python calls to write a part of a tensor.
 _PICKS = ("aten::select", "aten::slice")
 # Ops that take some rows of their first argument, where what they make has rows of the same length.
@@ -81,10 +84,11 @@ def unread(ops: Sequence[Op], stored: Storages | None = None) -> list[UnreadRow]
     for one in made:
         results.setdefault(one.at, []).append(one)
     found: dict[int, tuple[int, float]] = {}
+    masked = _masked(ops)
     for at in reversed(range(len(ops))):
         mine = results.get(at, [])
         if len(mine) == 1 and ops[at].place == "loop" and _by_row(ops[at]):
-            share = _read(mine[0], ops, found)
+            share = _read(mine[0], ops, found, masked)
             if share is not None and (share[1] <= _MOST_READ or ops[share[0]].name == _LOSS):
                 found[at] = share
     return [UnreadRow(place[at], place[reader], share) for at, (reader, share) in sorted(found.items())]
@@ -149,7 +153,36 @@ def _by_row(op: Op) -> bool:  # noqa: PLR0911 - a kind of op in each line
     return op.name in _BY_ROW or op.name in _RESHAPE
 
 
-def _read(made: Made, ops: Sequence[Op], found: dict[int, tuple[int, float]]) -> tuple[int, float] | None:
+def _masked(ops: Sequence[Op]) -> dict[int, float]:
+    """Products with a mask of `chosen == i`, by place: the mean share of rows that such a mask leaves."""
+    compared: dict[tuple[int, int], set[str]] = {}
+    of_storage: dict[int, tuple[int, int]] = {}  # a mask, and what was compared for it
+    products: dict[int, tuple[int, int]] = {}
+    for at, op in enumerate(ops):
+        given = [ref for argument in op.inputs for ref in argument]
+        masks = [of_storage[ref.storage] for ref in given if ref.storage in of_storage]
+        if op.name == _EQUAL and op.place == "loop" and len(given) == 1:
+            chosen = (given[0].tensor, given[0].storage)
+            compared.setdefault(chosen, set()).add(op.scalars)
+            of_storage |= {ref.storage: chosen for ref in op.outputs}
+        elif op.name in _CASTS and masks:
+            of_storage |= {ref.storage: masks[0] for ref in op.outputs}
+        elif op.name == "aten::mul" and len(masks) == 1 and any(_is_column(ref, of_storage) for ref in given):
+            products[at] = masks[0]
+        elif not value_numbering.is_view(op):
+            for ref in op.outputs:
+                of_storage.pop(ref.storage, None)
+    return {at: 1 / len(compared[chosen]) for at, chosen in products.items() if len(compared[chosen]) > 1}
+
+
+def _is_column(ref: Ref, masks: dict[int, tuple[int, int]]) -> bool:
+    """Whether it is a mask that has one number for each row."""
+    return ref.storage in masks and len(_sizes(ref)) > 1 and _sizes(ref)[-1] == 1
+
+
+def _read(
+    made: Made, ops: Sequence[Op], found: dict[int, tuple[int, float]], masked: dict[int, float]
+) -> tuple[int, float] | None:
     """(the op that takes rows of what was made or came of it, share of the rows); None where all may be read."""
     if made.changed or made.views or not made.reads:
         return None
@@ -162,7 +195,7 @@ def _read(made: Made, ops: Sequence[Op], found: dict[int, tuple[int, float]]) ->
             reader, shares[str(at)] = through[0], through[1] * _rows(ref) / max(rows, 1)
             losses.add(ops[reader].name == _LOSS)
             continue
-        taken = _taken(ops[at], ref, made.ref)
+        taken = masked[at] * rows if at in masked and _rows(ref) == rows else _taken(ops[at], ref, made.ref)
         if taken is None:
             return None
         # Two ops that read the same part of it read it once; what two ops pick need not be the same.
