@@ -70,7 +70,9 @@ def prefixes(ops: StepOps) -> Iterator[Prefixes]:
     outer = outer[events.thread[outer] == ops.steps.main_thread]
     step = ops.steps.step_of(events.start_ns[outer])
     appends = outer[events.exactly(_APPENDS)[outer]]
-    for number in range(ops.steps.count):
+    asked = step[events.exactly(*_RECURRENT, _ATTENTION, _LOOKUP)[outer] & (step >= 0)]
+    # Most steps of most loops have no such calls: those are not looked at one by one.
+    for number in np.flatnonzero(np.bincount(asked, minlength=1) >= _FEWEST).tolist():
         here = outer[step == number]
         by_form: dict[tuple[object, ...], list[tuple[int, int]]] = defaultdict(list)
         for row in here[events.exactly(*_RECURRENT, _ATTENTION)[here]].tolist():
