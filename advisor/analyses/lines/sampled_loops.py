@@ -90,7 +90,7 @@ def _loops(samples: Sequence[RunSamples], of: int, text: Mapping[str, Sequence[T
 
 def _loop(head: Source, samples: Sequence[RunSamples], of: int) -> SampledLoop:
     """The loop, or the one within it that most of its samples are in."""
-    heads = (head,)
+    heads: tuple[Source, ...] = (head,)
     within: Counter[Source] = Counter()
     for one in samples:
         within[Source(*one.inner_loop) if one.inner_loop[0] else head] += one.hits
