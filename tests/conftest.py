@@ -7,6 +7,7 @@ import getpass
 import os
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,11 +57,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 0 if alone else min(cores, MOST_PROCESSES)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves the tests marked `complete` to the complete run. What the command line names is run, whatever its mark.
 
     Files that need torch come first: the longest of them, at the end, would leave the other processes without work.
     """
+    mark_variants(items)
     if config.option.minutes is None:  # which has an order of its own
         first = {item.path for item in items if item.get_closest_marker("torch")}
         items.sort(key=lambda item: item.path not in first)
@@ -72,6 +75,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[LEFT_OUT] = len(left)
     if hasattr(config, "workeroutput"):  # a process of pytest-xdist, which tells it to the one that prints
         config.workeroutput["left_out"] = len(left)
+
+
+def mark_variants(items: list[pytest.Item]) -> None:
+    """Leaves cases of parametrized tests beyond as many as their mark `variants` says to the complete run."""
+    seen: Counter[tuple[Path, str]] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("variants")
+        if mark is not None and not item.get_closest_marker("complete"):
+            test = item.path, item.name.partition("[")[0]
+            seen[test] += 1
+            if seen[test] > mark.args[0]:
+                item.add_marker("complete")
 
 
 def pytest_collection_finish() -> None:

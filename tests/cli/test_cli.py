@@ -15,6 +15,8 @@ import pytest
 from advisor.engine import rule_pages
 from advisor.engine.rule import Rule
 
+pytestmark = pytest.mark.variants(2)
+
 DRAWING = "step [1         ][2         ][3         ]\ncpu  [F ]         [F ]        [F ]"
 
 

@@ -22,6 +22,8 @@ from http_faults import Server, serving
 from advisor.cli import main
 from advisor.places import remote
 
+pytestmark = pytest.mark.variants(2)
+
 WORLD = 4
 BASE_NS = 1_759_104_000_000_000_000
 HOUR_NS = 3_600_000_000_000

@@ -95,6 +95,7 @@ def test_a_pack_may_sort_its_rules_into_families(site: Path, trace: Path) -> Non
     assert "the package acme.rules.absent failed to load" in outcomes["absent"]["reason"]
 
 
+@pytest.mark.complete
 def test_explain_and_rules_know_the_pack(site: Path) -> None:
     assert "agreed in the team" in advisor(site, "explain", "long-step").stdout
     assert "long-step" in advisor(site, "rules").stdout

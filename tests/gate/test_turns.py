@@ -109,6 +109,7 @@ def test_the_peak_is_that_of_the_steps(tmp_path: Path) -> None:
         assert before + 150_000_000 < process.peak_bytes() < before + 600_000_000
 
 
+@pytest.mark.complete
 @needs_torch
 def test_a_script_that_runs_out_of_steps_ends_the_turns(tmp_path: Path) -> None:
     side = train(tmp_path / "base", samples=40)  # two epochs of ten steps

@@ -22,6 +22,8 @@ from advisor.places import remote
 from advisor.places.place import place
 from advisor.trace.read.load import load
 
+pytestmark = pytest.mark.variants(2)
+
 pytest.importorskip("fsspec", reason="the extra `cluster` is not installed")
 pytest.importorskip("aiohttp", reason="the extra `cluster` is not installed")
 SECRET = "SECRETSIGNATURE"

@@ -147,6 +147,7 @@ plain = rows_of(
 )
 
 
+@pytest.mark.complete
 @settings(max_examples=600)
 @given(st.lists(odd, max_size=5), st.sampled_from([None, 1, "\t"]))
 def test_odd_rows_are_read_alike_or_refused(rows: list[Any], indent: Any) -> None:

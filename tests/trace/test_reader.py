@@ -30,7 +30,7 @@ from advisor.trace.repair.event_by_event import Careful
 from advisor.trace.tables import Tables
 
 REAL = Path(__file__).parents[2].parent / "shared" / "traces"
-pytestmark = pytest.mark.usefixtures("reader")
+pytestmark = [pytest.mark.usefixtures("reader"), pytest.mark.variants(3)]
 real = pytest.mark.skipif(not REAL.is_dir(), reason="the real traces do not lie beside this checkout")
 
 

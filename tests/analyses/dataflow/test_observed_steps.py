@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.variants(2)]
 
 from capture_runs import capture  # noqa: E402
 from observed_runs import observed  # noqa: E402

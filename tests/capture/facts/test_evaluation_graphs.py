@@ -68,6 +68,7 @@ def found(folder: Path, mode: str) -> Any:
     return done.rank["evaluation_graph"]
 
 
+@pytest.mark.complete
 def test_an_evaluation_with_gradients_is_named_with_its_loop(tmp_path: Path) -> None:
     graph = found(tmp_path, "graphs")
     lines = SCRIPT.splitlines()

@@ -96,6 +96,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Captured:
     return run(tmp_path_factory.mktemp("vitals"), "busy")
 
 
+@pytest.mark.complete
 def test_a_thread_beside_the_loop_has_its_cpu_time_and_its_function(busy: Captured) -> None:
     vitals = busy.rank["vitals"]
     (side,) = vitals["threads"]

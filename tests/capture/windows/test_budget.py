@@ -267,6 +267,7 @@ def test_a_window_ends_inside_of_a_step_that_fills_it(tmp_path: Path) -> None:
     assert done.rank["steps"]["count"] == 30
 
 
+@pytest.mark.complete
 def test_scripts_of_a_usual_size_are_recorded_whole(tmp_path: Path) -> None:
     """300 writes a step: all steps, lines, observed steps, and not a word."""
     done = captured(tmp_path, 300, 0, 99)

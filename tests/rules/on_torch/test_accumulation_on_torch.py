@@ -16,7 +16,7 @@ from advisor.model import Outcome
 from advisor.trace.read.load import read_bytes
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.variants(2)]
 RULE = load_rules().by_id()["accumulation-without-no-sync"]
 
 

@@ -13,7 +13,7 @@ from torch_steps import Step, network, outcome
 from advisor.capture.record import Optimizer, RankRecord
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.variants(2)]
 
 
 def recorded(*optimizers: Any) -> RankRecord:

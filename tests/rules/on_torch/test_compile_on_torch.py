@@ -14,7 +14,7 @@ from torch_steps import network, outcome
 from advisor.capture.record import RankRecord
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.variants(2)]
 
 from advisor.capture.inside.facts.compiler import marks_regions  # noqa: E402  (needs torch)
 

@@ -10,7 +10,7 @@ import pytest
 from torch_steps import outcome
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.variants(2)]
 
 from observed_runs import observed  # noqa: E402
 from torch import nn  # noqa: E402

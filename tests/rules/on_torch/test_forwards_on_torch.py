@@ -12,7 +12,7 @@ from torch_steps import network, outcome, trained, without_gradients
 from advisor.capture.record import Optimizer, RankRecord
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.variants(2)]
 
 
 def test_a_second_forward_pass_is_found_and_one_under_no_grad_is_not(tmp_path: Path) -> None:

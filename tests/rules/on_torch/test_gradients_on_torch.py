@@ -10,7 +10,7 @@ from torch_steps import network, outcome, trained
 from advisor.capture.record import Optimizer, RankRecord
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.variants(2)]
 
 
 @pytest.mark.parametrize(

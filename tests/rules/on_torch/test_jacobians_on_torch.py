@@ -9,7 +9,7 @@ import pytest
 from torch_steps import Step, network, outcome
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.variants(2)]
 
 RULE = "jacobian-across-batch"
 BATCH, SIZE = 6, 4

@@ -9,7 +9,7 @@ import pytest
 from torch_steps import network, outcome
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.variants(2)]
 
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 

@@ -9,7 +9,7 @@ import pytest
 from torch_steps import outcome
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.variants(2)]
 
 nn, functional = torch.nn, torch.nn.functional
 

@@ -13,7 +13,7 @@ from torch_steps import network, outcome, trained
 from advisor.capture.record import RankRecord, Settings
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.variants(2)]
 
 
 @pytest.mark.parametrize(("dropout", "risk"), [(0.1, "semantics"), (0.0, "numerics")])
