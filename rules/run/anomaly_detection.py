@@ -106,7 +106,8 @@ _OFF = Treatment("calls", {"names": ["torch.autograd.set_detect_anomaly", "torch
 def _stack_traces_us(record: RankRecord, ops: StepOps) -> tuple[float, float] | None:
     """(low, high) time per step for the stack traces of all nodes, µs; None where capture timed none.
 
-    Each parameter has a node of its own, made anew in each step, beside those of ops.
+    Each parameter has a node of its own beside those of ops. It lives as long as the graph of a loss that somebody
+    holds: where `loss` still names that of the step before, none is made again, else one in each step.
     """
     one, passes = record.settings.stack_trace, record.run.passes if record.run else []
     if one is None:
@@ -119,13 +120,13 @@ def _stack_traces_us(record: RankRecord, ops: StepOps) -> tuple[float, float] | 
     files = sum(each.hits * each.files for each in trained) / hits
     events, nodes = ops.events, ops.events.named("autograd::engine::evaluate_function")
     leaves = np.flatnonzero(ops.links.inside & nodes & events.named(_LEAF))
-    made = _nodes(ops)[1] + len(leaves) / ops.steps.count
+    made, again = _nodes(ops)[1], len(leaves) / ops.steps.count
     vitals = record.vitals
     queued_us, cpu_us = (vitals.loop_queued_us, vitals.loop_cpu_us) if vitals else (None, None)
     # A thread that waits for a core does so in all of its work alike.
     slowed = 1 + queued_us / cpu_us if queued_us and cpu_us else 1.0
     each_us = slowed * (one.us + one.frame_us * frames + one.file_us * files)
-    return made * each_us * _STORED[0], made * each_us * _STORED[1]
+    return made * each_us * _STORED[0], (made + again) * each_us * _STORED[1]
 
 
 def _nodes(ops: StepOps) -> tuple[npt.NDArray[np.int64], float]:
