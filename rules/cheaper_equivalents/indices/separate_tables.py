@@ -91,7 +91,7 @@ def check(
         shown=found[0],
     )
     if known := worth(price, lines, one, min_share):
-        per_step = sum(map(len, found)) / steps.count
+        per_step = _in_each_step(found, steps.count)
         yield known.finding(
             f"{count(per_step)} embedding tables are looked up one by one in each step{known.at}: "
             f"{known.words[0]} ({known.words[1]}), backward pass included.",
@@ -100,11 +100,16 @@ def check(
         )
 
 
+def _in_each_step(found: list[Ints], steps: int) -> float:
+    """Look-ups of a typical step. In some a pause of the process may have cut a row of them in two short ones."""
+    return float(np.median([len(one) for one in found])) * max(round(len(found) / steps), 1)
+
+
 def _on_device(
     price: Price, lines: Lines | None, found: list[Ints], work: LookUps, min_share: float
 ) -> Iterator[Finding]:
     """Of the launches of so many look-ups, and of what goes back through them, those of one remain."""
-    per_step = sum(map(len, found)) / price.ops.steps.count
+    per_step = _in_each_step(found, price.ops.steps.count)
     waited_us = waiting_us(price, work.spans)
     goes = 1 - len(found) / sum(map(len, found))
     how = "low: nothing, if something else delays the device as long; high: it waits for one lookup instead"
