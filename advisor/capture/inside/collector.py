@@ -6,6 +6,7 @@ import os
 import re
 import statistics
 import weakref
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,9 @@ from .guards import hooks
 from .guards.interrupts import let_through
 
 _MOST_LOADERS = 8
+# A loader whose batches so many backward passes follow is that of the training; one that gives a batch to fewer than
+# one pass in ten is not what the training waits for.
+_GOES_ON, _SELDOM = 3, 0.1
 # Warnings that matter come early; a script that warns in every step says the same.
 _MOST_WARNINGS, _WARNING_CHARACTERS = 10, 300
 # Those that speak of time are few: they are kept behind the first ten, too.
@@ -117,9 +121,12 @@ class Collector:
         if getattr(region, "_enabled", True):
             self.autocast.add(str(getattr(region, "fast_dtype", "")).removeprefix("torch."))
 
-    def record(self, trained: set[int]) -> dict[str, Any]:
-        """The part of the rank's record that was gathered here. trained: serials of iterators that fed a backward."""
-        used = [one for one in self.loaders if one["serials"] & trained]
+    def record(self, fed: Mapping[int, int]) -> dict[str, Any]:
+        """The part of the rank's record that was gathered here.
+
+        fed: backward passes by the serial of the iterator whose batch they follow, those with one at least.
+        """
+        trained, used = set(fed), self._feeding(fed)
         others = [one for one in self.loaders if used and one not in used]
         used = used or self.loaders
         times, alone = self.board.read(), len(used)
@@ -134,6 +141,17 @@ class Collector:
             "gc_pauses_us": self.pauses.us(),
             "warnings": list(self.warnings),
         }
+
+    def _feeding(self, fed: Mapping[int, int]) -> list[dict[str, Any]]:
+        """The loaders of the training.
+
+        One that gives a single batch before the first step, or before each epoch, as `next(iter(valid_loader))` does,
+        is none beside one that goes on: to a backward pass they look like two that are read in turn.
+        """
+        times = [sum(fed.get(serial, 0) for serial in one["serials"]) for one in self.loaders]
+        most = max(times, default=0)
+        least = max(2, _SELDOM * most) if most >= _GOES_ON else 1
+        return [one for one, many in zip(self.loaders, times, strict=True) if many >= least]
 
     def _numbers(self, loader: dict[str, Any]) -> dict[str, Any]:
         """Where the text gives its batch size and workers a number, makes its dataset, gives a Trainer its options."""

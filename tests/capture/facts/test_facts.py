@@ -146,6 +146,53 @@ def test_samples_that_random_numbers_make_anew(tmp_path: Path, draw: str, expect
     assert loader["sample_us"] > 0
 
 
+VALIDATES_BY_ONE_BATCH = """import torch
+from torch.utils.data import DataLoader, TensorDataset
+torch.set_num_threads(1)
+def samples(count):
+    return TensorDataset(torch.randn(count, 8), torch.randn(count, 1))
+loader = DataLoader(samples(400), batch_size=4, shuffle=True)
+FIRST
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for x, y in loader:
+    optimizer.zero_grad()
+    (model(x) - y).square().mean().backward()
+    optimizer.step()
+"""
+_HELD_OUT = "held_out = next(iter(DataLoader(samples(32), 32)))"
+
+
+@pytest.mark.complete
+@pytest.mark.parametrize("first", ["", _HELD_OUT])
+def test_a_loader_that_is_read_once_before_the_training_is_not_its_loader(tmp_path: Path, first: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(VALIDATES_BY_ONE_BATCH.replace("FIRST", first))
+    rank = capture(tmp_path / "out", script).rank
+    (loader,) = rank["loaders"]
+    assert (loader["batch_size"], loader["dataset_size"]) == (4, 400)
+    assert loader["sample_us"] > 0
+    assert loader["random_samples"] is False
+    assert [one["batch_size"] for one in rank["evaluation_loaders"]] == [32] * bool(first)
+
+
+def test_partners_of_a_zip_are_both_loaders_of_the_training() -> None:
+    from advisor.capture.inside.collector import Collector
+
+    collector = Collector()
+    collector.loaders = [{"facts": {"name": name}, "serials": {at}} for at, name in enumerate(("a", "b", "held out"))]
+
+    def of(*fed: int) -> list[str]:
+        found = collector._feeding({at: times for at, times in enumerate(fed) if times})
+        return [one["facts"]["name"] for one in found]
+
+    assert of(40, 40, 1) == ["a", "b"]
+    assert of(40, 40, 3) == ["a", "b"]  # a batch of it before each epoch
+    assert of(40, 0, 1) == ["a"]
+    assert of(0, 0, 1) == ["held out"]  # one batch that all steps train on
+    assert of(1, 1, 0) == ["a", "b"]
+
+
 def test_parameters_by_module(plain: Captured) -> None:
     model = plain.rank["model"]
     rows = {row["path"]: (row["kind"], row["parameters"]) for row in model["modules"]}

@@ -52,6 +52,7 @@ class Tracker:
         self.openers: set[int] = set()
         self.trained: set[int] = set()
         self.yields: dict[int, int] = {}
+        self.fed: dict[int, int] = {}  # backward passes by the iterator whose batch they follow
         self.steps_of: dict[int, int] = {}
         self.lead: int | None = None
         self.due = False  # the leading optimizer has stepped since the last boundary
@@ -105,15 +106,19 @@ class Tracker:
             self.openers.add(segment.opener)
             yielded = segment.yielded
             if len(yielded) == 1:
-                self.trained.add(yielded[0])
-                self.yields.pop(yielded[0], None)
+                self._feeds(yielded[0])
             elif yielded:
                 # The last batch is what was trained on; partners of a zip gave one batch each. Two or more batches of
                 # an earlier iterator (validation before training) were not trained on.
                 once = {one for one in yielded if yielded.count(one) == 1} | {yielded[-1]}
-                self.trained |= once
                 for one in once:
-                    self.yields.pop(one, None)
+                    self._feeds(one)
+
+    def _feeds(self, iterator: int) -> None:
+        """A batch of it is trained on."""
+        self.trained.add(iterator)
+        self.fed[iterator] = self.fed.get(iterator, 0) + 1
+        self.yields.pop(iterator, None)
 
     def stepping_begins(self) -> None:
         """An optimizer's step begins."""
