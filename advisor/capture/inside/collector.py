@@ -19,8 +19,8 @@ from .guards import hooks
 from .guards.interrupts import let_through
 
 _MOST_LOADERS = 8
-# A loader whose batches so many backward passes follow is that of the training; one that gives a batch to fewer than
-# one pass in ten is not what the training waits for.
+# A loader whose batches so many backward passes follow is that of the training; one that gives a batch before fewer
+# than one of them in ten is none of it.
 _GOES_ON, _SELDOM = 3, 0.1
 # Warnings that matter come early; a script that warns in every step says the same.
 _MOST_WARNINGS, _WARNING_CHARACTERS = 10, 300
@@ -121,12 +121,12 @@ class Collector:
         if getattr(region, "_enabled", True):
             self.autocast.add(str(getattr(region, "fast_dtype", "")).removeprefix("torch."))
 
-    def record(self, fed: Mapping[int, int]) -> dict[str, Any]:
+    def record(self, fed: Mapping[int, int], beside: Mapping[int, int]) -> dict[str, Any]:
         """The part of the rank's record that was gathered here.
 
-        fed: backward passes by the serial of the iterator whose batch they follow, those with one at least.
+        fed, beside: of `Tracker`, backward passes by the serials of iterators whose batches they follow.
         """
-        trained, used = set(fed), self._feeding(fed)
+        trained, used = {*fed, *beside}, self._feeding(fed, beside)
         others = [one for one in self.loaders if used and one not in used]
         used = used or self.loaders
         times, alone = self.board.read(), len(used)
@@ -142,16 +142,15 @@ class Collector:
             "warnings": list(self.warnings),
         }
 
-    def _feeding(self, fed: Mapping[int, int]) -> list[dict[str, Any]]:
+    def _feeding(self, fed: Mapping[int, int], beside: Mapping[int, int]) -> list[dict[str, Any]]:
         """The loaders of the training.
 
         One that gives a single batch before the first step, or before each epoch, as `next(iter(valid_loader))` does,
         is none beside one that goes on: to a backward pass they look like two that are read in turn.
         """
-        times = [sum(fed.get(serial, 0) for serial in one["serials"]) for one in self.loaders]
-        most = max(times, default=0)
+        most = max((_passes(one, fed) for one in self.loaders), default=0)
         least = max(2, _SELDOM * most) if most >= _GOES_ON else 1
-        return [one for one, many in zip(self.loaders, times, strict=True) if many >= least]
+        return [one for one in self.loaders if _passes(one, fed) or _passes(one, beside) >= least]
 
     def _numbers(self, loader: dict[str, Any]) -> dict[str, Any]:
         """Where the text gives its batch size and workers a number, makes its dataset, gives a Trainer its options."""
@@ -176,6 +175,11 @@ class Collector:
             found = {"worker_us": self.board.per_worker(), "core_us": self.board.on_a_core()}
             found["pictures"] = self.board.pictures.record()
         return found | ({"random_samples": self.board.drawn} if loaders == 1 and self.board.drawn is not None else {})
+
+
+def _passes(loader: dict[str, Any], of: Mapping[int, int]) -> int:
+    """Backward passes that its iterators have in these counts."""
+    return sum(of.get(serial, 0) for serial in loader["serials"])
 
 
 def _warning_text(warning: Any) -> str:

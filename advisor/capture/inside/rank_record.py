@@ -37,7 +37,7 @@ def record(session: Session) -> dict[str, Any]:
         **session.facts.known,
         "run": session.run.record(),
         "vitals": session.vitals.record(not session.live) | _windows(session.phases),
-        **session.collector.record(session.tracker.fed),
+        **session.collector.record(session.tracker.fed, session.tracker.read_beside),
         "notes": [
             *session.notes,
             *window.notes,

@@ -182,15 +182,16 @@ def test_partners_of_a_zip_are_both_loaders_of_the_training() -> None:
     collector = Collector()
     collector.loaders = [{"facts": {"name": name}, "serials": {at}} for at, name in enumerate(("a", "b", "held out"))]
 
-    def of(*fed: int) -> list[str]:
-        found = collector._feeding({at: times for at, times in enumerate(fed) if times})
-        return [one["facts"]["name"] for one in found]
+    def of(*times: tuple[int, int]) -> list[str]:
+        fed, beside = ({at: one[number] for at, one in enumerate(times) if one[number]} for number in (0, 1))
+        return [one["facts"]["name"] for one in collector._feeding(fed, beside)]
 
-    assert of(40, 40, 1) == ["a", "b"]
-    assert of(40, 40, 3) == ["a", "b"]  # a batch of it before each epoch
-    assert of(40, 0, 1) == ["a"]
-    assert of(0, 0, 1) == ["held out"]  # one batch that all steps train on
-    assert of(1, 1, 0) == ["a", "b"]
+    assert of((0, 40), (40, 0), (0, 1)) == ["a", "b"]
+    assert of((0, 40), (40, 0), (0, 3)) == ["a", "b"]  # a batch of it before each epoch
+    assert of((40, 0), (1, 0), (0, 0)) == ["a", "b"]  # an epoch of one batch in a loop of its own
+    assert of((40, 0), (0, 0), (0, 1)) == ["a"]
+    assert of((0, 0), (0, 0), (1, 0)) == ["held out"]  # one batch that all steps train on
+    assert of((0, 1), (1, 0), (0, 0)) == ["a", "b"]
 
 
 def test_parameters_by_module(plain: Captured) -> None:

@@ -53,6 +53,7 @@ class Tracker:
         self.trained: set[int] = set()
         self.yields: dict[int, int] = {}
         self.fed: dict[int, int] = {}  # backward passes by the iterator whose batch they follow
+        self.read_beside: dict[int, int] = {}  # the same by others that gave a batch before: partners of a zip
         self.steps_of: dict[int, int] = {}
         self.lead: int | None = None
         self.due = False  # the leading optimizer has stepped since the last boundary
@@ -111,13 +112,15 @@ class Tracker:
                 # The last batch is what was trained on; partners of a zip gave one batch each. Two or more batches of
                 # an earlier iterator (validation before training) were not trained on.
                 once = {one for one in yielded if yielded.count(one) == 1} | {yielded[-1]}
-                for one in once:
-                    self._feeds(one)
+                self._feeds(yielded[-1])
+                for one in once - {yielded[-1]}:
+                    self._feeds(one, beside=True)
 
-    def _feeds(self, iterator: int) -> None:
-        """A batch of it is trained on."""
+    def _feeds(self, iterator: int, beside: bool = False) -> None:
+        """A batch of it is trained on; beside: or was only read before the one that is."""
         self.trained.add(iterator)
-        self.fed[iterator] = self.fed.get(iterator, 0) + 1
+        counts = self.read_beside if beside else self.fed
+        counts[iterator] = counts.get(iterator, 0) + 1
         self.yields.pop(iterator, None)
 
     def stepping_begins(self) -> None:
