@@ -59,7 +59,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves the tests marked `complete` to the complete run. What the command line names is run, whatever its mark.
+    """Leaves tests marked `complete`, and cases beyond `variants`, to the complete run, unless the command names them.
 
     Files that need torch come first: the longest of them, at the end, would leave the other processes without work.
     """

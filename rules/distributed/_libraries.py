@@ -158,13 +158,13 @@ def data_fix(trace: Trace, library: Library, on_device: bool, hidden: float, man
         return _MEGATRON
     if library.name != "ddp":
         # Reductions after the backward pass, or one for each parameter, are a loop of the script.
-        return USE_DDP if many or hidden < _HARDLY else None
+        return USE_DDP if many or hidden < HARDLY else None
     # Host-side backends do not all add up bf16.
     return ACCUMULATE_DDP if not on_device or in_16_bit(trace) else BF16_HOOK
 
 
 # Reductions that computation covers so little of start when it is over.
-_HARDLY = 0.05
+HARDLY = 0.05
 
 
 def sharded_fix(trace: Trace, library: Library, record: RankRecord | None, as_one: bool) -> tuple[Fix | None, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from advisor.api import Finding, Fix, KindOfTalk, Library, Price, RankRecord, Saving, data_size, duration, edits
 
 from ..shared._words import count, percent
-from ._libraries import ACCUMULATE_FSDP2, KEEP_PARAMETERS, exchange_fix, sharded_fix
+from ._libraries import ACCUMULATE_FSDP2, HARDLY, KEEP_PARAMETERS, exchange_fix, sharded_fix
 
 # What else is said of these kinds. How the stages of a pipeline fill and drain is a rule's of its own, which needs the
 # traces of all of them. Buffers are those of buffer-broadcasts, norms those of _synchronized_norms.
@@ -22,8 +22,8 @@ _GATHERED_ONCE = 1 / 3
 # Of one gather and one reduction in each step, the reduction is left out in every second one.
 _REDUCED_SELDOM = 1 / 4
 _MOSTLY = 0.5
-# Of a unit of its own the step has two gathers and one reduction; a block of a model has seldom as many bytes as this.
-_OF_ONE_UNIT, _ONE_UNIT_BYTES, _HARDLY_HIDDEN = 3, 100e6, 0.05
+# Of a model that is one unit a step has two gathers and one reduction; fewer bytes are sent in some ms.
+_OF_ONE_UNIT, _LARGE_BYTES = 3, 100e6
 
 
 def said(kind: KindOfTalk, library: Library) -> str:
@@ -126,8 +126,8 @@ def _is_one_unit(kind: KindOfTalk) -> bool:
 
     It is gathered once or twice a step, and its gradients are reduced once.
     """
-    exposed = kind.exposed_us >= (1 - _HARDLY_HIDDEN) * kind.us
-    large = kind.bytes is not None and kind.bytes >= _ONE_UNIT_BYTES * kind.calls
+    exposed = kind.exposed_us >= (1 - HARDLY) * kind.us
+    large = kind.bytes is not None and kind.bytes >= _LARGE_BYTES * kind.calls
     return exposed and large and kind.calls <= _OF_ONE_UNIT
 
 

@@ -38,7 +38,9 @@ def finding(kind: KindOfTalk, price: Price) -> Finding:
     saving = price.scale.saving(*ends_us, _HOW)
     if on_device:
         events = price.ops.events
-        asked = np.concatenate([kind.ops[kind.ops >= 0], np.flatnonzero(events.exactly(_MERGES))])
+        asked = np.concatenate(
+            [kind.ops[kind.ops >= 0], np.flatnonzero(events.exactly(_MERGES) & price.ops.links.inside)]
+        )
         bound_us = kind.exposed_us + price.ops.us(asked)
         gone = [edits.remove(kind.rows), edits.remove(asked)]
         saving = price.saving(

@@ -57,7 +57,7 @@ def check(
     *,
     min_device_share: float = 0.05,  # of the step: a device that computes less has no part of the model
     min_busy_share: float = 0.3,  # where the devices are idle most of the time, something else holds up all of them
-    max_at_once: float = 0.1,  # of what the less busy ones compute: a pipeline of two micro-batches has a third
+    max_at_once: float = 0.1,  # of what the less busy ones compute: in a pipeline of two micro-batches it is half
 ) -> Iterator[Finding]:
     steps, step_us = price.ops.steps, price.ops.steps.step_us
     on = {

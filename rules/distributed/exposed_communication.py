@@ -4,15 +4,15 @@
 Time in which the device runs communication kernels (all-reduce, all-gather …) and nothing else. On ranks without a
 device: time in which the training loop only communicates. Communication that overlaps with computation costs nothing
 and is not counted. Its purpose (gradients of data-parallel ranks, shards, layers or sequences split over ranks,
-experts, embedding tables) is derived from the names of process groups and from what launches it:
-`fully_shard`, functional collectives as DTensor uses them, compiled code. The library (DistributedDataParallel,
-fully_shard, FullyShardedDataParallel, DeepSpeed, Megatron, torchrec) is derived from the names of events, modules and
-process groups. The statistics that `nn.SyncBatchNorm` exchanges for each layer and pass are told by the ops
-before and after them. With DistributedDataParallel, collectives called by the script (metrics, logging, barriers) are
-distinguished from those of its reducer, which run when a gradient was stored. Those that a framework's loop calls by
-itself (Lightning broadcasts in each step whether to end) are not reported: no line of the script asks for them. The
-latency and the time per byte of collectives are fitted to the sizes that occur. Waits between pipeline stages
-are reported by the rule pipeline-bubbles, from the traces of all stages.
+experts, embedding tables) is derived from the names of process groups and from what launches it: `fully_shard`,
+functional collectives as DTensor uses them, compiled code. The library (DistributedDataParallel, fully_shard,
+FullyShardedDataParallel, DeepSpeed, Megatron, torchrec) is derived from the names of events, modules and process
+groups. The statistics that `nn.SyncBatchNorm` exchanges are told by the ops before and after them. With
+DistributedDataParallel, collectives called by the script (metrics, logging, barriers) are distinguished from those of
+its reducer, which run when a gradient was stored. Those that a framework's loop calls by itself (Lightning broadcasts
+in each step whether to end) are not reported: no line of the script asks for them. The latency and the time per byte of
+collectives are fitted to the sizes that occur. Waits between pipeline stages are reported by the rule pipeline-bubbles,
+from the traces of all stages.
 
 ## Why it costs time
 While gradients are sent, the device computes nothing. Even the smallest collective takes its latency: a metric of four
@@ -27,8 +27,8 @@ last micro-step (`no_sync()`, which DeepSpeed's ZeRO 2 and 3 refuse with an erro
 compression hook. Larger batches per rank need less communication per sample.
 
 `nn.SyncBatchNorm` needs a collective for each layer in each direction, and nothing can overlap with it. It is for
-batches of a few samples per rank, as in detection and segmentation: from some sixteen or thirty-two on,
-`nn.BatchNorm2d` has enough of its own; `nn.GroupNorm` needs no batch at all. Both change what is trained.
+batches of a few samples per rank, as in detection and segmentation: of larger ones `nn.BatchNorm2d` has enough, and
+`nn.GroupNorm` needs no batch at all. Both change what is trained.
 
 Layers that are split over ranks communicate within each pass, and the pass waits for all of it: split them over fewer
 ranks, and the batch over more, where memory allows. Sharded models: gather them in bf16, keep parameters between

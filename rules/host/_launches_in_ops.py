@@ -10,8 +10,9 @@ from advisor.api import Category, Price, launch_calls
 # An op of torch launches a few kernels; one that goes through its batch, or through time, a kernel at a time many.
 _MANY = 32
 _MOST = 0.5
-# A compiled region has a row of its own, and its kernels are those of many ops.
-_REGIONS = ("CompiledFunction", "Torch-Compiled Region", "## Call CompiledFxGraph")
+# A compiled region has a row of its own, and its kernels are those of many ops. A recurrent layer has kernels for each
+# position, whatever its arguments.
+_OTHERS = ("CompiledFunction", "Torch-Compiled Region", "## Call CompiledFxGraph", "_rnn", "_lstm", "_gru")
 
 
 class ManyLaunches(Struct, frozen=True):
@@ -32,10 +33,10 @@ def many_launches(price: Price) -> ManyLaunches | None:
     events, nesting = price.ops.events, price.ops.nesting
     calls = np.flatnonzero(launch_calls(events) & price.ops.links.inside)
     of = nesting.parent[calls]
-    own = (of >= 0) & events.of(Category.CPU_OP)[of] & ~events.named(*_REGIONS)[of]
+    own = (of >= 0) & events.of(Category.CPU_OP)[of] & ~events.named(*_OTHERS)[of]
     ops, times = np.unique(of[own], return_counts=True)
     ops, times = ops[times >= _MANY], times[times >= _MANY]
-    if not len(ops) or times.sum() < _MOST * len(calls):
+    if not len(ops):
         return None
     of_names = np.bincount(events.name[ops], weights=times)
     name = int(of_names.argmax())

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.api import D2H_PAGEABLE, GEMM, ITEM, Category, Ev, Example, Fix, Price, SyncSite, draw, starts_in, union
+from advisor.api import (
+    D2H_PAGEABLE,
+    GEMM,
+    ITEM,
+    Category,
+    Drawing,
+    Ev,
+    Example,
+    Fix,
+    Price,
+    SyncSite,
+    draw,
+    starts_in,
+    union,
+)
 
 from ._waits import READS
 
 _CHECK = "_amp_foreach_non_finite_check_and_unscale_"
 _NODE = "autograd::engine::evaluate_function"
-_UPDATE = "Optimizer.step#"
+# Optimizers of torch that read how many steps they have made; what others read in their update, nobody knows.
+_COUNTING = tuple(f"Optimizer.step#{name}" for name in ("Adam", "NAdam", "RAdam"))
 _LOOKS = ("aten::any", "aten::_is_any_true")
 
 # With `fused=True` GradScaler hands the flag over on the device (`_step_supports_amp_scaling`), and reads nothing.
@@ -31,7 +46,7 @@ ANOMALY = Fix(
 # read them all (torch/optim/optimizer.py, _get_value). `load_state_dict` leaves them where the checkpoint was loaded to
 # (_process_value_according_to_param_policy).
 COUNTERS = Fix(
-    "Keep the optimizer's step counters on the host: load its checkpoint to the CPU, or set `fused=True`",
+    "Keep the optimizer's step counters on the host: load its checkpoint to the CPU",
     "exact",
     'state = torch.load(path, map_location="cuda")\noptimizer.load_state_dict(state["optimizer"])',
     'state = torch.load(path, map_location="cpu")\n'
@@ -45,7 +60,7 @@ def read_by_torch(site: SyncSite, price: Price) -> Fix | None:
         return None
     events = price.ops.events
     rows, nodes = np.array(site.rows, int), np.flatnonzero(events.named(_NODE))
-    updates = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named(_UPDATE)
+    updates = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named(*_COUNTING)
     if 2 * int((price.ops.nesting.ancestor_of(rows, updates) >= 0).sum()) > len(rows):
         return COUNTERS
     ops = np.flatnonzero(events.of(Category.CPU_OP) & ~events.named(_NODE))
@@ -83,24 +98,34 @@ _UPDATES = """
     gpu 7   [K       ]        [L      ]      [K       ]        [L      ]
     gpu 7             [C]                              [C]
     """
-_IN_ADAM = draw(
-    _UPDATES,
-    us=1000,
-    B=Ev("aten::linear"),
-    O=Ev("Optimizer.step#AdamW.step", "user_annotation", launches=""),
-    I=ITEM,
-    A=Ev("aten::_foreach_add_"),
-    K=GEMM,
-    L=GEMM,
-    C=D2H_PAGEABLE,
-)
+
+
+def _updated(optimizer: str) -> Drawing:
+    return draw(
+        _UPDATES,
+        us=1000,
+        B=Ev("aten::linear"),
+        O=Ev(f"Optimizer.step#{optimizer}.step", "user_annotation", launches=""),
+        I=ITEM,
+        A=Ev("aten::_foreach_add_"),
+        K=GEMM,
+        L=GEMM,
+        C=D2H_PAGEABLE,
+    )
+
 
 READ_BY_TORCH = [
     Example(
         "Adam reads a step counter that lies on the device",
-        _IN_ADAM,
+        _updated("AdamW"),
         saves_us=(0, 12_000),
         fixes=("Keep the optimizer's step counters on the host",),
+    ),
+    Example(
+        "an optimizer that reads something else in its update, such as a norm",
+        _updated("LARS"),
+        saves_us=(0, 12_000),
+        fixes=("loss.detach()",),
     ),
     _example(
         "GradScaler reads whether gradients are finite: a fused optimizer takes the flag on the device",

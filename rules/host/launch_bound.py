@@ -40,7 +40,6 @@ from advisor.api import (
     Launches,
     Price,
     RankRecord,
-    Saving,
     Steps,
     Trace,
     Treatment,
@@ -76,12 +75,10 @@ def check(
     compiled = True if ran else record.settings.compiled if record else None
     fused = [edits.fuse(price.replay.launching, into=price.replay.steps)] if price.replay else []
     how = "low: regions cannot be captured (changing shapes, syncs inside); high: the step with one launch"
-    saving: Saving | None = price.saving([], fused, ("idle_launch",), how, model_us=(0.0, idle_us))
-    if saving is None or saving.high_us < min_share * scale.step_us:
+    saving = price.saving([], fused, ("idle_launch",), how, model_us=(0.0, idle_us))
+    if saving.high_us < min_share * scale.step_us:
         return
     many = many_launches(price)
-    if many is not None:
-        saving = None  # what another op launches instead, nobody can say
     backward = _in_backward(trace, steps, breakdown.intervals["idle_launch"])
     places = tuple(group.where for group in idle.top("idle_launch", 3) if group.where)
     yield Finding(
@@ -91,7 +88,7 @@ def check(
             f"{duration(launches.kernel_us)}, {percent(launches.short_share)} of them under 10 µs"
             f"{_mostly(backward)}{_in_one(many)}."
         ),
-        saving=saving,
+        saving=saving if many is None else None,  # what another op would launch instead is not known
         where=places,
         facts={
             "idle_launch_us": idle_us,

@@ -31,7 +31,7 @@ def advice(seen: Seen) -> Finding | None:
     return changed.finding(
         f"Loading takes the cores from the training: the loader's {who} use {percent(by_workers)} of all CPU time, and "
         f"the training loop is without a core for {percent(queued)} of each step, although batches are ready in time.",
-        seen.price.shares(0.0, most, _HOW, basis="measured"),
+        seen.price.shares(0.0, most, _HOW),
         cheaper_samples(seen.facts),
         {"cpu_of_workers": by_workers, "queued": queued, "cores_used": used},
         ALL_PARTS,
@@ -39,8 +39,8 @@ def advice(seen: Seen) -> Finding | None:
 
 
 _HOW = (
-    "high: no thread of the training waits for a core any more, and none for another one that does; nothing where "
-    "samples cannot be made cheaper"
+    "high: no thread of the training waits for a core any more, and none for another one that does, if they wait "
+    "independently of each other; low: samples cannot be made cheaper"
 )
 
 

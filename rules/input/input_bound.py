@@ -6,9 +6,8 @@ with work on the device costs nothing and is not counted. Without a device, it i
 a fetch, reading samples, collating them and drawing their indices are measured separately. Where each epoch begins with
 a long wait, the mean of all steps counts, not the median one. Without a device, batches that are ready in time are no
 proof either: if all cores are in use, it is recorded for how long the loop's thread has none, and which part of all CPU
-time the workers take. Of the first pictures that Pillow decodes in the loop's
-process or in a forked worker, it is recorded how large they are decoded, how many times smaller they are made
-afterwards, and what both take.
+time the workers take. Of the first pictures that Pillow decodes in the loop's process or in a forked worker, it is
+recorded how large they are decoded, how many times smaller they are made afterwards, and what both take.
 
 ## Why it costs time
 Nothing is computed until the batch arrives. With `num_workers=0` the training process loads each batch itself, and

@@ -80,7 +80,11 @@ def check(
         [edits.scale(rows, least) for rows, least, _ in edited],
         claims,
         "a line fitted to the duration of these calls by sequence length: the time of all but the added positions; "
-        "low, high: two standard errors of its slope; low on a GPU: kernels of one position are bound by memory",
+        + (
+            "low: kernels of one position are bound by memory"
+            if work
+            else "low, high: two standard errors of its slope"
+        ),
     )
     if saving.high_us < min_share * price.scale.step_us:
         return

@@ -13,7 +13,8 @@ of it.
 
 ## How to fix it
 Keep the workers between epochs: `DataLoader(..., persistent_workers=True)`, with the loader created once. Evaluate,
-save and plot less often, or in another process. Record with stacks (`with_stack=True`) if no function is named.
+save and plot less often, or in another process. Record with stacks (`with_stack=True`) if no function is named, or to
+see whether workers start.
 
 ## When to leave it
 A window that happens to contain two rare events, such as the ends of long epochs.
@@ -26,6 +27,7 @@ from collections.abc import Iterator
 from advisor.api import (
     FORWARD,
     GEMM,
+    NEXT_WORKERS,
     Drawing,
     Ev,
     Example,
@@ -40,9 +42,6 @@ from advisor.api import (
 from ..shared._places import place
 from ..shared._words import percent
 
-# Of what these steps take longer, in one place: most of it.
-_MOST = 0.5
-
 
 def check(
     stalled: StalledSteps | None,
@@ -51,12 +50,13 @@ def check(
 ) -> Iterator[Finding]:
     if stalled is None:
         return
-    waits = stalled.in_loader >= _MOST
+    waits = stalled.waits_for_loader
     if stalled.added_us < min_share * stalled.mean_us or not (waits or stalled.where):
         return
     doing = f"waits for its DataLoader for {percent(stalled.in_loader)} of what they take longer"
-    if waits and stalled.in_start:
-        doing += f", {percent(stalled.in_start)} while an iterator is created and its workers start"
+    starts = stalled.in_start or 0.0
+    if waits and starts >= min_share:
+        doing += f", {percent(starts)} while an iterator is created and its workers start"
     if not waits and stalled.where:
         doing = f"spends most of what they take longer{place(stalled.where)}"
     yield Finding(
@@ -74,7 +74,7 @@ def check(
         ),
         where=(stalled.where,) if stalled.where else (),
         facts={"steps": stalled.count, "of": stalled.of, "mean_us": stalled.mean_us, "in_loader": stalled.in_loader},
-        fix=_KEEP if waits else _SELDOM,
+        fix=_SELDOM if not waits else _KEEP if starts >= min_share else None,
         run_us=stalled.mean_us,
     )
 
@@ -85,7 +85,7 @@ _KEEP = Fix(
     "DataLoader(dataset, num_workers=4)",
     "DataLoader(dataset, num_workers=4, persistent_workers=True)",
 )
-_SELDOM = Fix("Run this less often, or in another process", "semantics", "", "")
+_SELDOM = Fix("Run this less often, or in another process", "semantics")
 
 
 def _window(within: Ev, long: int = 100, times: int = 2) -> Drawing:
@@ -94,15 +94,16 @@ def _window(within: Ev, long: int = 100, times: int = 2) -> Drawing:
     for number in range(12):
         width = long if number in (3, 8)[:times] else 5
         rows["step"] += f"[{number + 1}".ljust(width - 1) + "]"
-        rows["cpu"] += ("[W".ljust(width - 5) + "]" if width > 5 else "").ljust(width - 4) + "[F] "
+        rows["cpu"] += ("[W".ljust(width - 9) + "][D ]" if width > 5 else "").ljust(width - 4) + "[F] "
         rows["gpu 7"] += "[K]".rjust(width - 1) + " "
     text = "\n".join(f"{name:8}{row}" for name, row in rows.items())
     if not times:
         return draw(text, us=1000, device="A100", F=FORWARD, K=GEMM)
-    return draw(text, us=1000, device="A100", W=within, F=FORWARD, K=GEMM)
+    return draw(text, us=1000, device="A100", W=within, D=NEXT_WORKERS, F=FORWARD, K=GEMM)
 
 
 _CREATES = Ev("torch/utils/data/dataloader.py(415): _get_iterator", "python_function")
+_WAITS = Ev("torch/utils/data/dataloader.py(1408): _get_data", "python_function")
 _FUNCTION = Ev("train.py(74): save_previews", "python_function")
 
 EXAMPLES = [
@@ -114,6 +115,12 @@ EXAMPLES = [
         fixes=("Keep the loader's workers",),
     ),
     Example(
+        "every fifth step waits for a loader that starts no workers",
+        _window(_WAITS),
+        saves_us=(0, 18_000),
+        says=("waits for its DataLoader",),
+    ),
+    Example(
         "every fifth step saves previews",
         _window(_FUNCTION),
         saves_us=(0, 18_000),
@@ -121,6 +128,6 @@ EXAMPLES = [
     ),
     Example("the same once", _window(_FUNCTION, times=1), saves_us=None, near_miss=True),
     Example("steps that are all alike", _window(_FUNCTION, times=0), saves_us=None),
-    Example("steps that take twice as long", _window(_FUNCTION, long=10), saves_us=None, near_miss=True),
+    Example("steps less than three times as long", _window(_FUNCTION, long=14), saves_us=None, near_miss=True),
     Example("long steps whose reason the trace does not show", _window(Ev("aten::add")), saves_us=None, near_miss=True),
 ]

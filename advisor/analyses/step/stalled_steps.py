@@ -16,6 +16,7 @@ from advisor.trace.intervals import Intervals, intersect, overlap_of_each, total
 
 # Where torch creates the iterator of a loader, and with it the workers; frames are recorded by `with_stack=True`.
 _LOADER, _BEGINS = "torch/utils/data/dataloader.py(", ": _get_iterator"
+_WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter"
 # Of the time by which such steps are longer: what takes most of it is the cause.
 _MOST = 0.5
 
@@ -26,7 +27,7 @@ class StalledSteps(Struct, frozen=True):
     count, of    how many there are, of how many recorded steps
     us           their mean duration;  usual_us: mean of the others;  mean_us: of all
     in_loader    share of the added time that the loop spends in its DataLoader
-    in_start     share of it in which an iterator is created, with its workers; None if no stack was recorded
+    in_start     share of it in which an iterator starts workers; None if no stack was recorded, or there are no workers
     where        the user's function that most of the added time is spent in, if it is recorded
     """
 
@@ -43,6 +44,11 @@ class StalledSteps(Struct, frozen=True):
     def added_us(self) -> float:
         """By how much they lengthen the mean step, µs."""
         return self.mean_us - self.usual_us
+
+    @property
+    def waits_for_loader(self) -> bool:
+        """Whether most of it is time in the DataLoader."""
+        return self.in_loader >= _MOST
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, record: RankRecord | None) -> StalledSteps:
@@ -69,7 +75,7 @@ class StalledSteps(Struct, frozen=True):
             usual_us=steps.host_us,
             mean_us=(total(spans) / 1e3 + steps.count * steps.host_us) / of,
             in_loader=share((fetch_rows(events) & mine) | loader),
-            in_start=share(loader & events.named(_BEGINS)) if python.any() else None,
+            in_start=share(loader & events.named(_BEGINS)) if python.any() and events.named(_WORKERS).any() else None,
             where=_function(events, steps, spans, added_ns),
         )
 

@@ -27,7 +27,7 @@ class UnreadWork(Struct, frozen=True, eq=False):
     ops      the layers;  rows: these, the losses that ignore their rows, and the backward nodes of both
     unread   for each of `rows` the share of its work that goes
     read     the largest share of a layer's rows that is read
-    ignored  a loss ignores the labels of the others;  masked: a mask multiplies the others by zero
+    ignored  a loss ignores the labels of the others;  masked: masks multiply the others by zero
     """
 
     ops: Ints

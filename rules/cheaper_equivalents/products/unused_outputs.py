@@ -3,7 +3,8 @@
 ## What it looks at
 Layers that process each row (each position, each sample) independently, and of whose results later ops take half of
 the rows or fewer: `logits[:, -1]`, `scores[mask]`, a cross entropy whose `ignore_index` excludes most labels. So are
-layers whose results are multiplied by masks `chosen == i` of one tensor: each row counts for one of them. Profiles
+layers whose results are multiplied by masks `chosen == i` of one tensor: no row is in two of them, so N layers need
+one row in N on average, at most. Profiles
 record neither which tensors an op reads nor the values of labels; `advisor run` observes them in separate steps. Every
 reader of a result is considered: scores that are also counted, printed or kept are read in full. Layers that mix rows
 (attention, recurrent layers, convolutions) and the layers before them are never counted, nor are columns: a network's
@@ -70,19 +71,21 @@ def check(
         shown=products[np.argsort(-events.dur_ns[products], kind="stable")][:_TRIED],
         at_most="high",
     )
+    others, fix = _others(work)
     if known := worth(price, lines, one, min_share):
         yield known.finding(
             f"Only {percent(work.read)} of the rows that layers{known.at} compute are read: {known.spent}, backward "
-            f"pass included, is for rows {_others(work)}.",
+            f"pass included, is for rows {others}.",
             {"read_share": work.read, "unread_us": known.spent_us},
-            _IGNORED if work.ignored else _CHOSEN if work.masked else _TAKEN,
+            fix,
         )
 
 
-def _others(work: UnreadWork) -> str:
-    if work.masked:
-        return "that a mask multiplies by zero"
-    return "whose labels the loss ignores" if work.ignored else "that no op reads"
+def _others(work: UnreadWork) -> tuple[str, Fix]:
+    """What the other rows are, and the change."""
+    if work.ignored:
+        return "whose labels the loss ignores", _IGNORED
+    return ("that masks multiply by zero", _CHOSEN) if work.masked else ("that no op reads", _TAKEN)
 
 
 _TAKEN = Fix(
@@ -141,7 +144,7 @@ EXAMPLES = [
         _drawn(R=op("mul", _SCORES, [64, 1], number=5, launches="")),
         saves_us=(500, 1100),
         facts=observed("linear linear mul cross_entropy_loss", unread=[(1, 2, 0.25)]) | {"loss_labels": []},
-        says=("Only 25 %", "that a mask multiplies by zero"),
+        says=("Only 25 %", "that masks multiply by zero"),
         fixes=("out[mine]",),
     ),
     Example(

@@ -75,6 +75,8 @@ def test_masks_that_may_hold_a_row_twice_leave_all_of_it(watch: Any) -> None:
         watch(lambda: mixed(lambda chosen, number: (chosen == 1).unsqueeze(-1))) == []
     )  # one mask: how many are in it?
     assert watch(lambda: mixed(lambda chosen, number: torch.rand(8, 12, 1))) == []
+    # Tensors of one shape lie in the same memory one after the other.
+    assert watch(lambda: mixed(lambda chosen, number: (torch.randint(3, (8, 12)) == number).unsqueeze(-1))) == []
 
 
 def test_a_softmax_over_the_words_is_by_row(watch: Any) -> None:

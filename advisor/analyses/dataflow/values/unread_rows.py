@@ -1,7 +1,7 @@
 """Which ops of a step compute rows that nothing reads: results of which later ops take a few rows.
 
 Pure, like `value_numbering`. A row is all that lies along a tensor's last dimension. Rows that are multiplied by a mask
-of `chosen == i` count as taken by one of as many masks of `chosen` as there are: no row is in two of them. Only ops
+of `chosen == i` count as taken by one of as many such products as there are: no row is in two of these masks. Only ops
 that work on each row by itself are judged: what a recurrent layer, an attention or a convolution computes for one row
 it may need for another. What Python reads without an op is seen as a view that no op reads, and counts as read.
 """
@@ -22,6 +22,8 @@ from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
 
 # A mask, and what makes numbers of it.
 _EQUAL, _CASTS = "aten::eq", ("aten::to", "aten::_to_copy", "aten::type_as")
+# What was compared for a mask, and the number that it was compared with.
+_Mask = tuple[tuple[int, int, int], str]
 # What Python calls to write a part of a tensor.
 _PICKS = ("aten::select", "aten::slice")
 # Ops that take some rows of their first argument, where what they make has rows of the same length.
@@ -154,28 +156,38 @@ def _by_row(op: Op) -> bool:  # noqa: PLR0911 - a kind of op in each line
 
 
 def _masked(ops: Sequence[Op]) -> dict[int, float]:
-    """Products with a mask of `chosen == i`, by place: the mean share of rows that such a mask leaves."""
-    compared: dict[tuple[int, int], set[str]] = {}
-    of_storage: dict[int, tuple[int, int]] = {}  # a mask, and what was compared for it
-    products: dict[int, tuple[int, int]] = {}
+    """Products with a mask of `chosen == i`, by place: the mean share of rows that their masks leave, at most.
+
+    No row is in two of these masks. What was compared is known by its memory until something else is written there.
+    """
+    written: dict[int, int] = {}  # by storage, how often something was made or written there
+    masks: dict[int, _Mask] = {}  # by storage
+    products: dict[int, _Mask] = {}
     for at, op in enumerate(ops):
         given = [ref for argument in op.inputs for ref in argument]
-        masks = [of_storage[ref.storage] for ref in given if ref.storage in of_storage]
+        read = [masks[ref.storage] for ref in given if ref.storage in masks]
+        made = {ref.storage for ref in op.outputs} - {ref.storage for ref in given}
+        made |= {ref.storage for ref in value_numbering.written(op)}
+        mask: _Mask | None = None
         if op.name == _EQUAL and op.place == "loop" and len(given) == 1:
-            chosen = (given[0].tensor, given[0].storage)
-            compared.setdefault(chosen, set()).add(op.scalars)
-            of_storage |= {ref.storage: chosen for ref in op.outputs}
-        elif op.name in _CASTS and masks:
-            of_storage |= {ref.storage: masks[0] for ref in op.outputs}
-        elif op.name == "aten::mul" and len(masks) == 1 and any(_is_column(ref, of_storage) for ref in given):
-            products[at] = masks[0]
-        elif not value_numbering.is_view(op):
-            for ref in op.outputs:
-                of_storage.pop(ref.storage, None)
-    return {at: 1 / len(compared[chosen]) for at, chosen in products.items() if len(compared[chosen]) > 1}
+            chosen = given[0]
+            mask = (chosen.tensor, chosen.storage, written.get(chosen.storage, 0)), op.scalars
+        elif op.name in _CASTS and read:
+            mask = read[0]
+        elif op.name == "aten::mul" and op.place == "loop" and any(_is_column(ref, masks) for ref in given):
+            products |= {at: read[0]} if len(read) == 1 else {}
+        for storage in made:
+            written[storage] = written.get(storage, 0) + 1
+            masks.pop(storage, None)
+        if mask is not None:
+            masks |= dict.fromkeys(made, mask)
+    which: dict[object, set[str]] = {}
+    for chosen_of, number in products.values():
+        which.setdefault(chosen_of, set()).add(number)
+    return {at: 1 / len(which[mask[0]]) for at, mask in products.items() if len(which[mask[0]]) > 1}
 
 
-def _is_column(ref: Ref, masks: dict[int, tuple[int, int]]) -> bool:
+def _is_column(ref: Ref, masks: dict[int, _Mask]) -> bool:
     """Whether it is a mask that has one number for each row."""
     return ref.storage in masks and len(_sizes(ref)) > 1 and _sizes(ref)[-1] == 1
 

@@ -10,6 +10,7 @@ from .stack_samples import Place
 
 Statement = ast.For | ast.AsyncFor | ast.While | ast.With | ast.AsyncWith | ast.If
 Span = tuple[int, int]  # first and last line
+Loop = tuple[str, int, str]  # file, line and function of its statement
 
 
 class Statements(NamedTuple):
@@ -55,9 +56,6 @@ def statements_of(tree: ast.Module | None) -> Statements:
         if kind != "guard":
             found.blocks.append((node.lineno, node.end_lineno or node.lineno))
     return found
-
-
-Loop = tuple[str, int, str]
 
 
 def loops_of(place: Place, known: Mapping[str, Statements]) -> tuple[Loop, Loop]:
