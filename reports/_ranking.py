@@ -119,7 +119,8 @@ def saving(finding: Finding, said: Headline) -> str:
         return "saving not computed"
     if finding.run_us:
         low, high = (round(us / finding.run_us * 60) for us in (finding.saving.low_us, finding.saving.high_us))
-        return f"{high} min per hour" if low == high else f"{low} to {high} min per hour"
+        bound = finding.saving.is_bound(finding.run_us)
+        return f"{f'up to {high}' if bound else high if low == high else f'{low} to {high}'} min per hour"
     low_us = 0.0 if finding.saving.is_bound(said.step_us) else finding.saving.low_us
     return f"{_words.time_range(low_us, finding.saving.high_us, said.step_us)} per {said.whole}"
 

@@ -72,7 +72,7 @@ def check(
     at_once_us = max(sum_us - any_us, 0.0)
     if at_once_us > max_at_once * (sum_us - most_us):
         return
-    scale = price.scale
+    scale, waits_us = price.scale, max(any_us - sum_us / len(on), 0.0)
     each = ", ".join(f"GPU {device} for {percent(us / step_us)}" for device, us in sorted(on.items()))
     yield Finding(
         message=(
@@ -81,13 +81,14 @@ def check(
         ),
         saving=scale.saving(
             0.0,
-            max(any_us - sum_us / len(on), 0.0),
+            waits_us,
             "high: all of them compute all the time, each its share of the samples; low: the model fits into none of "
             "them and a batch cannot be split",
         ),
         facts={"computing_us": {str(device): us for device, us in on.items()}, "at_once_us": at_once_us},
         fix=_EACH,
         claims=("compute",),
+        measured_us=scale.scaled(waits_us),
     )
 
 

@@ -75,6 +75,7 @@ def check(
         where=(stalled.where,) if stalled.where else (),
         facts={"steps": stalled.count, "of": stalled.of, "mean_us": stalled.mean_us, "in_loader": stalled.in_loader},
         fix=_SELDOM if not waits else _KEEP if starts >= min_share else None,
+        measured_us=stalled.added_us,
         run_us=stalled.mean_us,
     )
 

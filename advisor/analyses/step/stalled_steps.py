@@ -85,6 +85,8 @@ def _function(events: Events, steps: Steps, spans: Intervals, added_ns: float) -
     rows, frames = frame_rows(events, steps.main_thread)
     chosen = np.flatnonzero(rows & (events.dur_ns > 0))
     inside = overlap_of_each(events.start_ns[chosen], events.end_ns[chosen], spans)
+    # A function that holds the loop runs in all steps.
+    inside = np.where(inside >= _MOST * events.dur_ns[chosen], inside, 0)
     of_names = np.bincount(events.name[chosen], weights=inside, minlength=len(events.names))
     # The innermost of those that hold most of it is the shortest.
     most = [name for name in np.flatnonzero(of_names >= _MOST * added_ns).tolist() if frames[name][1] == Owner.USER]
