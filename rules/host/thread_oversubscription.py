@@ -3,7 +3,8 @@
 ## What it looks at
 The threads that want to run at once (intra-op threads of every rank, plus every loader worker) against the cores
 that the job may use, and the step times that were measured without the profiler: how much slower an ordinary step is
-than the fastest 10 %, and how long the tail is.
+than the fastest 10 %, how long the tail is, which CPU time the workers need, and how long the threads of the loop
+waited for a core.
 
 ## Why it costs time
 A parallel op waits for its slowest thread. When a loader worker has taken that thread's core, all others wait until
@@ -18,7 +19,9 @@ batches are cheap to load.
 
 ## When to leave it
 Step times that are even although there are more threads than cores: workers that sleep most of the time do no harm.
-This is not reported if the fastest steps are hardly faster than the ordinary one, or steps differ as much by chance.
+Fewer threads take longer for ops that are split, while the CPU time of workers and ops stays. Beside loader workers
+this is reported only if the step gets shorter even if every such op had been split without a loss; in all cases, not if
+steps differ as much by chance.
 """
 
 from __future__ import annotations
@@ -28,13 +31,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
-    NEXT_WORKERS,
     Breakdown,
-    Ev,
-    Example,
     Finding,
     Fix,
     Loader,
@@ -47,15 +44,17 @@ from advisor.api import (
     Scale,
     Settings,
     ThreadUse,
+    Times,
     Treatment,
     constant,
-    draw,
     duration,
 )
 
 from ..shared._batches import respawned
 from ..shared._places import set_at, workers_at
 from ..shared._words import percent, plural
+from ._shared_cores import SharedCores
+from ._thread_examples import OF_THREADS
 
 CONFIRMED = "measured pairs: a small CNN on two cores with two workers, batch 4 to 256, two threads against one"
 
@@ -81,6 +80,10 @@ _PACE, _WAITED = 0.5, 0.1
 _LONG_OP_US = constant("calls.shared_op_us").value
 _THREADS = ("threads", "OMP_NUM_THREADS", "MKL_NUM_THREADS")  # of `Settings.set_at`
 _OPS = ("forward", "backward", "optimizer", "other_ops")
+_HOW = (
+    "the mean step, whose threads and workers do the same work without taking cores from each other; low: all ops that "
+    "are long enough were split without a loss, and no longer are; high: splitting them gained nothing"
+)
 # Beside a device most ops only launch. With less of the step than a tenth in ops that threads of the host can share, no
 # thread that waits for another explains uneven steps.
 _SHARED = 0.1
@@ -106,22 +109,63 @@ def check(
         return
     if _other_cause(use, loader, scale, breakdown, record):
         return
+    if use.ranks * use.threads <= use.cores:
+        yield from _beside_workers(use, price, ops, loader, record)
+    elif (saving := _between_ranks(use, scale, min_spread, min_tail)) is not None:
+        yield _finding(use, scale.unprofiled, saving, loader, record)
+
+
+def _between_ranks(use: ThreadUse, scale: Scale, min_spread: float, min_tail: float) -> Saving | None:
+    """What ranks whose threads need more cores than there are take from each other."""
     times = scale.unprofiled
     if use.mean_to_median is None or use.p90_to_median is None or not (times.median and times.mean and times.p10):
-        return
+        return None
     spread_us = max(times.median - times.p10, 0.0)
     felt = _SEEN_RECOVERED * spread_us >= (_FELT + (scale.repeats or 0.0)) * scale.step_us
     if (use.p90_to_median < min_spread and use.mean_to_median < min_tail) or not felt:
+        return None
+    return Saving(
+        min(_SEEN_RECOVERED * spread_us, scale.step_us),
+        min(spread_us, scale.step_us),
+        "modelled",
+        "high: an ordinary step becomes as fast as the fastest 10 %; low: half of that, the least measured",
+    )
+
+
+def _beside_workers(
+    use: ThreadUse, price: Price, ops: Ops, loader: LoaderFacts | None, record: RankRecord | None
+) -> Iterator[Finding]:
+    """Threads that have cores enough but for the loader workers. Silent where fewer threads may be slower."""
+    times, scale = price.scale.unprofiled, price.scale
+    busy = _worker_cores(loader.loader, record, scale) if loader else None
+    if busy is None or not times.mean or not times.p10:
         return
-    threads = max(1, (use.cores - use.ranks * use.workers) // use.ranks)
-    yield Finding(
-        message=_message(use, times.median, times.mean, times.p90 or times.median),
-        saving=Saving(
-            min(_SEEN_RECOVERED * spread_us, scale.step_us),
-            min(spread_us, scale.step_us),
-            "modelled",
-            "high: an ordinary step becomes as fast as the fastest 10 %; low: half of that, the least measured",
-        ),
+    vitals = record.vitals if record else None
+    waited = None
+    if vitals and vitals.timed_us and vitals.loop_queued_us is not None and vitals.pool_queued_us is not None:
+        waited = min((vitals.loop_queued_us + vitals.pool_queued_us) / vitals.timed_us, 1.0)
+    split = min(sum(row.share for row in _shareable(ops)), 1.0)
+    cores = max(1, use.cores // use.ranks)
+    shared = SharedCores(times.mean, times.p10, busy * times.mean, split, waited, use.threads, use.workers, cores)
+    least, most = shared.given_back(_fewer(use))
+    if least <= 0 or most < _FELT + (scale.repeats or 0.0):
+        return
+    saving = Saving(least * scale.step_us, most * scale.step_us, "modelled", _HOW)
+    yield _finding(use, times, saving, loader, record)
+
+
+def _fewer(use: ThreadUse) -> int:
+    """Threads of a rank that leave a core to each of its workers."""
+    return max(1, (use.cores - use.ranks * use.workers) // use.ranks)
+
+
+def _finding(
+    use: ThreadUse, times: Times, saving: Saving, loader: LoaderFacts | None, record: RankRecord | None
+) -> Finding:
+    threads = _fewer(use)
+    return Finding(
+        message=_message(use, times),
+        saving=saving,
         where=set_at(record.settings if record else None, *_THREADS)
         or (workers_at(loader.loader) if loader and use.workers else ()),
         facts={
@@ -137,7 +181,7 @@ def check(
         },
         fix=Fix(
             f"Use {plural(threads, 'thread')}{' per rank' if use.ranks > 1 else ''}, to leave cores for loader workers",
-            "exact",
+            "numerics",
             "",
             f"torch.set_num_threads({threads})  # right after `import torch`; or start with OMP_NUM_THREADS={threads}",
             Treatment("threads", {"count": threads}),
@@ -162,13 +206,13 @@ def _other_cause(
 
 
 def _worker_cores(facts: Loader, record: RankRecord | None, scale: Scale) -> float | None:
-    """How many cores the workers need together: by what a batch takes them, else by their CPU time; None if unknown."""
+    """How many cores the workers take together: by their CPU time, else by what a batch takes; None if unknown."""
+    vitals = record.vitals if record else None
+    if vitals and vitals.timed_us and vitals.children and vitals.children_cpu_us is not None:
+        return vitals.children_cpu_us / vitals.timed_us
     if facts.sample_us is not None and facts.batch_size:
         return (facts.batch_size * facts.sample_us + (facts.collate_us or 0.0)) / scale.step_us
-    vitals = record.vitals if record else None
-    if vitals is None or not vitals.timed_us or not vitals.children or vitals.children_cpu_us is None:
-        return None
-    return vitals.children_cpu_us / vitals.timed_us
+    return None
 
 
 def _shareable(ops: Ops) -> list[OpRow]:
@@ -209,126 +253,15 @@ def _too_many(use: ThreadUse, scale: Scale, ops: Ops, breakdown: Breakdown, sett
     )
 
 
-def _message(use: ThreadUse, median_us: float, mean_us: float, p90_us: float) -> str:
+def _message(use: ThreadUse, times: Times) -> str:
+    median_us, mean_us = times.median or 0.0, times.mean or 0.0
     workers = f" and {plural(use.workers, 'loader worker')}" if use.workers else ""
     ranks = f" on each of {use.ranks} ranks" if use.ranks > 1 else ""
     said = f"{plural(use.threads, 'thread')}{workers}{ranks} share {plural(use.cores, 'core')}"
-    uneven = f"one step in ten takes more than {duration(p90_us)}, the median {duration(median_us)}"
+    uneven = f"one step in ten takes more than {duration(times.p90 or median_us)}, the median {duration(median_us)}"
     if mean_us >= 1.1 * median_us:
         uneven += f", the mean {duration(mean_us)}"
     return f"{said}: {uneven}."
 
 
-_STEPS = "step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]"
-_LONG = Ev("aten::mm", dims=[[256, 1024], [1024, 1024]], dtypes=["float", "float"])
-_UNEVEN = [2000.0, 2100.0, 2200.0, 2900.0, 3000.0, 3000.0, 3100.0, 3200.0, 4800.0, 60000.0]
-_EVEN = [2200.0, 2190.0, 2210.0, 2200.0, 2205.0, 2195.0, 2200.0, 2210.0, 2190.0, 2200.0]
-_WITH_A_TAIL = [*_EVEN, 60000.0]
-_TWO_CORES = {"cores": 2, "threads": 2}
-
-
-def _facts(settings: dict[str, int], workers: int, unprofiled_us: list[float]) -> dict[str, object]:
-    return {"settings": settings, "loaders": [{"num_workers": workers}], "steps": {"unprofiled_us": unprofiled_us}}
-
-
-EXAMPLES = [
-    Example(
-        "two threads and two workers on two cores, with a long tail",
-        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
-        facts=_facts(_TWO_CORES, 2, _UNEVEN),
-        saves_us=(300, 1100),
-        says=("2 threads and 2 loader workers share 2 cores", "the mean"),
-    ),
-    Example(
-        "the same crowd, but the steps are even",
-        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
-        facts=_facts(_TWO_CORES, 2, _EVEN),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "uneven steps, and workers that hand over tensors which are in memory already",
-        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
-        facts={
-            **_facts(_TWO_CORES, 2, _UNEVEN),
-            "loaders": [{"num_workers": 2, "batch_size": 32, "sample_us": 2.0, "collate_us": 50.0}],
-        },
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "uneven steps, and spawned workers whose processes hardly run: what a sample takes them is not known",
-        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
-        facts={
-            **_facts(_TWO_CORES, 2, _UNEVEN),
-            "loaders": [{"num_workers": 2, "batch_size": 32}],
-            "vitals": {"timed_us": 100_000.0, "children": 2, "children_cpu_us": 2_000.0},
-        },
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "steps that differ by less than could be told from chance after the change",
-        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
-        facts=_facts(_TWO_CORES, 2, _WITH_A_TAIL),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "uneven steps of a loop that waits for its workers: they set the pace",
-        draw(
-            "step [1        ][2        ]\ncpu  [D  ][F ][B] [D  ][F ][B]", us=250, D=NEXT_WORKERS, F=FORWARD, B=BACKWARD
-        ),
-        facts={
-            **_facts(_TWO_CORES, 2, _UNEVEN),
-            "loaders": [{"num_workers": 2, "batch_size": 8, "sample_us": 400.0, "collate_us": 50.0}],
-        },
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "uneven steps beside a GPU: the loop's ops only launch",
-        draw(
-            "step  [1        ][2        ]\ncpu   [F  ][B  ] [F  ][B  ]\ngpu 7  [K  ][K  ] [K  ][K ]",
-            us=25,
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
-        ),
-        facts=_facts(_TWO_CORES, 2, _UNEVEN),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "uneven steps, but cores enough: something else is the cause",
-        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
-        facts=_facts({"cores": 16, "threads": 8}, 2, _UNEVEN),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "eight threads on two cores, without a worker and with even steps",
-        draw(_STEPS, us=250, F=_LONG, B=BACKWARD),
-        facts=_facts({"cores": 2, "threads": 8}, 0, _EVEN),
-        saves_us=(360, 1760),
-        says=("8 threads share 2 cores",),
-    ),
-    Example(
-        "one thread already",
-        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
-        facts=_facts({"cores": 2, "threads": 1}, 2, _UNEVEN),
-        saves_us=None,
-    ),
-    Example(
-        "a bare trace knows neither cores nor threads",
-        draw(
-            "step  [1        ][2        ]\ncpu   [F  ][B  ] [F  ][B  ]\ngpu 7  [K  ][K  ] [K  ][K ]",
-            us=250,
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
-        ),
-        saves_us=None,
-        skipped="not captured by `advisor run`",
-    ),
-]
+EXAMPLES = OF_THREADS

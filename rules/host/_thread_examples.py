@@ -1,0 +1,128 @@
+"""Examples of `thread-oversubscription`."""
+
+from __future__ import annotations
+
+from advisor.api import BACKWARD, FORWARD, GEMM, NEXT_WORKERS, Ev, Example, draw
+
+_STEPS = "step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]"
+_LONG = Ev("aten::mm", dims=[[256, 1024], [1024, 1024]], dtypes=["float", "float"])
+_SHORT = Ev("aten::mul", times=40)
+_UNEVEN = [2000.0, 2100.0, 2200.0, 2900.0, 3000.0, 3000.0, 3100.0, 3200.0, 4800.0, 6000.0]
+_EVEN = [2200.0, 2190.0, 2210.0, 2200.0, 2205.0, 2195.0, 2200.0, 2210.0, 2190.0, 2200.0]
+_WITH_A_TAIL = [*_EVEN, 60000.0]
+_TWO_CORES = {"cores": 2, "threads": 2}
+
+
+def _facts(settings: dict[str, int], workers: int, unprofiled_us: list[float]) -> dict[str, object]:
+    return {"settings": settings, "loaders": [{"num_workers": workers}], "steps": {"unprofiled_us": unprofiled_us}}
+
+
+_BUSY = {"num_workers": 2, "batch_size": 32, "sample_us": 60.0, "collate_us": 50.0}
+OF_THREADS = [
+    Example(
+        "two threads and two busy workers on two cores, whose steps take twice as long at times",
+        draw(_STEPS, us=250, F=_SHORT, B=_SHORT),
+        facts={**_facts(_TWO_CORES, 2, _UNEVEN), "loaders": [_BUSY]},
+        saves_us=(300, 1100),
+        says=("2 threads and 2 loader workers share 2 cores",),
+    ),
+    Example(
+        "the same beside ops that are split: with one thread they take as long as both together do now",
+        draw(_STEPS, us=250, F=_LONG, B=_LONG),
+        facts={**_facts(_TWO_CORES, 2, _UNEVEN), "loaders": [_BUSY]},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the same crowd, but the steps are even",
+        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
+        facts=_facts(_TWO_CORES, 2, _EVEN),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "uneven steps, and workers that hand over tensors which are in memory already",
+        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
+        facts={
+            **_facts(_TWO_CORES, 2, _UNEVEN),
+            "loaders": [{"num_workers": 2, "batch_size": 32, "sample_us": 2.0, "collate_us": 50.0}],
+        },
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "uneven steps, and spawned workers whose processes hardly run: what a sample takes them is not known",
+        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
+        facts={
+            **_facts(_TWO_CORES, 2, _UNEVEN),
+            "loaders": [{"num_workers": 2, "batch_size": 32}],
+            "vitals": {"timed_us": 100_000.0, "children": 2, "children_cpu_us": 2_000.0},
+        },
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "steps that differ by less than could be told from chance after the change",
+        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
+        facts=_facts(_TWO_CORES, 2, _WITH_A_TAIL),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "uneven steps of a loop that waits for its workers: they set the pace",
+        draw(
+            "step [1        ][2        ]\ncpu  [D  ][F ][B] [D  ][F ][B]", us=250, D=NEXT_WORKERS, F=FORWARD, B=BACKWARD
+        ),
+        facts={
+            **_facts(_TWO_CORES, 2, _UNEVEN),
+            "loaders": [{"num_workers": 2, "batch_size": 8, "sample_us": 400.0, "collate_us": 50.0}],
+        },
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "uneven steps beside a GPU: the loop's ops only launch",
+        draw(
+            "step  [1        ][2        ]\ncpu   [F  ][B  ] [F  ][B  ]\ngpu 7  [K  ][K  ] [K  ][K ]",
+            us=25,
+            F=FORWARD,
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        facts=_facts(_TWO_CORES, 2, _UNEVEN),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "uneven steps, but cores enough: something else is the cause",
+        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
+        facts=_facts({"cores": 16, "threads": 8}, 2, _UNEVEN),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "eight threads on two cores, without a worker and with even steps",
+        draw(_STEPS, us=250, F=_LONG, B=BACKWARD),
+        facts=_facts({"cores": 2, "threads": 8}, 0, _EVEN),
+        saves_us=(360, 1760),
+        says=("8 threads share 2 cores",),
+    ),
+    Example(
+        "one thread already",
+        draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
+        facts=_facts({"cores": 2, "threads": 1}, 2, _UNEVEN),
+        saves_us=None,
+    ),
+    Example(
+        "a bare trace knows neither cores nor threads",
+        draw(
+            "step  [1        ][2        ]\ncpu   [F  ][B  ] [F  ][B  ]\ngpu 7  [K  ][K  ] [K  ][K ]",
+            us=250,
+            F=FORWARD,
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        saves_us=None,
+        skipped="not captured by `advisor run`",
+    ),
+]
