@@ -19,6 +19,7 @@ from drawn_jobs import (  # noqa: E402
     fourteenth_set,
     ninth_set,
     seventh_set,
+    sixteenth_set,
     tenth_set,
     thirteenth_set,
     twelfth_set,
@@ -27,7 +28,7 @@ from drawn_loops import report  # noqa: E402
 
 _SETS = (
     *(seventh_set, eighth_set, ninth_set, tenth_set, eleventh_set, twelfth_set, thirteenth_set, fourteenth_set),
-    fifteenth_set,
+    *(fifteenth_set, sixteenth_set),
 )
 
 
