@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from advisor.api import MOST_KEPT, Block, Loop, LoopDependency, Price, Saving
 
 from ._side_effect_factors import SIDE_EFFECTS
@@ -10,6 +12,7 @@ from ._words import percent
 _HIGH = "high: all iterations, their backward pass and what they evict from the caches, in the time of one"
 _HIGH_PARTLY = "high: what is independent of the previous iteration runs at once; {stays} of the loop depends on it"
 _LOW = "low: what their ops take beyond the call itself remains, or three tenths, as in measured rewrites"
+_LOW_SPREAD = "{low}; ops over all elements do {times:.2g} times the work of those that the masks select"
 # Why nothing is certain.
 _PICKS = (
     "each iteration selects its elements with a mask, and ops over all elements at once do the arithmetic of each "
@@ -33,9 +36,12 @@ def loop_saving(place: Block, loop: Loop, turn: LoopDependency, price: Price) ->
     (low, _), (_, high) = goes.share(deprofiled), most.share(deprofiled)
     # Long ops are not made longer by the profiler: their time is that of the real step.
     beyond = (goes.beyond_us or 0.0) / deprofiled.plain_us
-    least = min(low * (1 - MOST_KEPT), max(low - beyond, 0.0))
+    apart = math.isinf(loop.spread)
+    least = min(low * (1 - MOST_KEPT), max(low - beyond * (1.0 if apart else loop.spread), 0.0))
     stays = 1 - goes.us / place.us if place.us else 0.0
     how = [_HIGH if stays < _VISIBLE else _HIGH_PARTLY.format(stays=percent(stays)), _LOW]
+    if loop.spread > 1:
+        how[1] = _LOW_SPREAD.format(low=_LOW, times=loop.spread)
     if doubt := _doubt(loop, turn, stays):
         least, how[1] = 0.0, f"low: nothing, since {doubt}"
     known = 1.0 if turn.known else 1 - 1 / loop.turns
@@ -53,7 +59,7 @@ def gone(place: Block, loop: Loop, turn: LoopDependency, at_most: bool = False) 
 
 def _doubt(loop: Loop, turn: LoopDependency, stays: float) -> str:
     """Why it may be that nothing is gained; empty where something is."""
-    if loop.picks:
+    if math.isinf(loop.spread):
         return _PICKS
     if loop.reads or loop.numbers:
         return ""  # what a library reads for a text, no turn needs; Python and NumPy take numbers one after the other

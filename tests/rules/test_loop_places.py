@@ -154,3 +154,25 @@ def test_a_loop_that_picks_its_elements_by_a_mask_promises_nothing_for_certain(f
     (finding,) = apply(load_rules().by_id()["tensor-loop"], known, {}).findings
     assert (finding.saving.low_us > 0) == certain
     assert ("mask" in finding.saving.how) != certain
+
+
+@pytest.mark.parametrize(("picked", "said"), [(12, "1.3 times the work"), (24, ""), (None, "mask")])
+def test_what_a_mask_leaves_out_is_work_for_ops_over_all_elements(picked, said):
+    """Of 24 elements of a turn so many are picked, or shapes are not recorded; one op of three works on them."""
+    shapes = [[[24]], [[24]], [[24]], [[picked]]] if picked else [[], [], [], []]
+    calls = [
+        {**row(name, 12 * at, 10, "cpu_op"), "args": {"Input Dims": dims} if picked else {}}
+        for at, (name, dims) in enumerate(
+            zip(("aten::gt", "aten::nonzero", "aten::clamp", "aten::exp"), shapes, strict=True)
+        )
+    ]
+    known = computed(step([line(31, 0, 48, "forward"), *calls], 48, ITERATIONS))
+    seen = JudgedOps(
+        names=["aten::gt", "aten::nonzero", "aten::clamp", "aten::exp", "aten::mm"],
+        ops=[0, 1, 2, 3] * ITERATIONS + [4],
+        waits=[[], [1], [1], [1]] * ITERATIONS + [[]],
+    )
+    known = Computed(trace=known.get(Trace), lines=known.get(LinesTrace), record=RankRecord(reused=seen))
+    (finding,) = apply(load_rules().by_id()["tensor-loop"], known, {}).findings
+    assert said in finding.saving.how
+    assert (finding.saving.low_us > 0) == (picked is not None)

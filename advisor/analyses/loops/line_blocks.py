@@ -23,6 +23,8 @@ _LINES = 3
 MORE_OFTEN = 2.5
 # From here on a line is Python, and not the dispatch of its ops: clipping gradients has a third, copying a state half.
 _PYTHON = 0.4
+# What belongs to a loop runs in at least half of its turns: conditions leave some out.
+_MOST_TURNS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,3 +202,8 @@ def is_python(line: LineCost) -> bool:
 
 def _is_python(python_us: float, us: float) -> bool:
     return python_us > 0 and python_us >= _PYTHON * us
+
+
+def in_most_turns(times: float, turns: float) -> bool:
+    """Whether what happens so often in a step belongs to the turns of a loop."""
+    return times >= _MOST_TURNS * turns

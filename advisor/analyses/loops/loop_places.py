@@ -21,6 +21,7 @@ from advisor.analyses.loops.line_blocks import (
     Block,
     block,
     blocks,
+    in_most_turns,
     is_python,
     loops_around,
     with_callers,
@@ -33,12 +34,11 @@ from advisor.analyses.loops.loops import (
     derives,
     feeds,
     feeds_back,
-    in_most_turns,
     layers_of,
     loops,
-    picks,
 )
 from advisor.analyses.loops.model_loops import ModelLoop, ModelLoops
+from advisor.analyses.loops.picked import spread
 from advisor.analyses.step.deprofiled import Deprofiled, Stretch
 from advisor.analyses.work.single_numbers import on_numbers
 from advisor.capture.record import RankRecord, TextBlock
@@ -139,7 +139,7 @@ def _of_model(one: ModelLoop, trace: Trace, steps: Steps, costs: LineCosts, rows
         turns,
         one.kind,
         0.0,
-        picks=picks(trace, steps, costs, within, turns),
+        spread=spread(trace, steps, costs, within, turns),
         feeds=feeds(trace, steps, costs, rows, within, turns),
     )
     where = sorted((line.source for line in (*around, one.line)), key=lambda source: source.line)
@@ -184,7 +184,7 @@ def _of_ops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, weights: i
                 place,
                 replace(
                     most,
-                    picks=picks(trace, steps, costs, within, most.turns),
+                    spread=spread(trace, steps, costs, within, most.turns),
                     feeds=feeds(trace, steps, costs, rows, within, most.turns),
                     derives=derives(trace, steps, costs, within, most.turns),
                     numbers=not place.backward_us

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.line_costs import LineCost, LineCosts
 from advisor.analyses.dataflow.passes.backward_passes import NODE
-from advisor.analyses.loops.line_blocks import LOOP_ITERATIONS, is_python
+from advisor.analyses.loops.line_blocks import LOOP_ITERATIONS, in_most_turns, is_python
 from advisor.analyses.work.op_work import shapes
 from advisor.constants import constant
 from advisor.trace.events import Trace
@@ -23,17 +23,10 @@ SHORT_OP_US = constant("calls.short_op_us").value
 # Ops with weights of their own: called no more often than there are weights, they are layers and no loop.
 _LAYERS = ("aten::linear", "aten::conv", "aten::layer_norm", "aten::batch_norm", "aten::group_norm", "aten::embedding")
 
-# What no op does for groups of unequal size: products with weights or of all pairs, and orders.
-_APART = (
-    *("aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::bmm", "aten::conv1d", "aten::conv2d"),
-    *("aten::_cdist_forward", "aten::sort", "aten::topk", "aten::median"),
-)
 # Ops that give Python a number.
 _READ = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero")
 # Nine of ten gaps between the ops of a turn are no longer than this: what calling them takes.
 _MOST_GAPS = 90
-# What belongs to a loop runs in at least half of its turns: conditions leave some out.
-_MOST_TURNS = 0.5
 
 Ints = npt.NDArray[np.int64]
 
@@ -47,7 +40,7 @@ class Loop:
     layers: float
     network: bool = False  # each turn runs several ops of that name, layers that see one element
     reads: bool = False  # a library's loop that reads tensors number by number, as formatting them does
-    picks: bool = False  # each turn works on elements of its own, which a mask picks
+    spread: float = 1.0  # how many times as much work it is for all elements as for those that masks pick (`spread`)
     feeds: bool = False  # Python reads a number in each turn and may give it to the next
     numbers: bool = False  # its ops take single numbers, and no gradient is asked of them
     derives: bool = False  # each turn runs a backward pass through the forward pass of all, as rows of a Jacobian do
@@ -104,11 +97,6 @@ def _turns(cost: LineCost, calls: Mapping[int, float], weighted: float) -> tuple
     return (once, turns, True) if alike and turns >= LOOP_ITERATIONS and not weighted else (most, turns, False)
 
 
-def in_most_turns(times: float, turns: float) -> bool:
-    """Whether what happens so often in a step belongs to the turns of a loop."""
-    return times >= _MOST_TURNS * turns
-
-
 def _numbers_read(trace: Trace, steps: Steps, cost: LineCost, rows: Ints) -> float:
     """How many numbers a line reads from tensors one by one, many in each of its runs, in the median step; else 0.
 
@@ -119,20 +107,6 @@ def _numbers_read(trace: Trace, steps: Steps, cost: LineCost, rows: Ints) -> flo
     step = steps.step_of(events.start_ns[read])
     numbers = float(np.median(np.bincount(step[step >= 0], minlength=steps.count)))
     return 0.0 if cost.parts.get("backward") or numbers < LOOP_ITERATIONS * cost.visits else numbers
-
-
-def picks(trace: Trace, steps: Steps, costs: LineCosts, lines: set[int], turns: float) -> bool:
-    """Whether these lines look up in most turns where a mask holds: an op over all turns has no such parts.
-
-    Masks of equality (`labels == c`) give each element to one turn: what is reduced there, as a mean of each class,
-    one op reduces for all turns. What goes through weights of its own, as that of an expert, stays apart.
-    """
-    mine = np.isin(costs.op_line, list(lines))
-    often = {
-        name: in_most_turns(np.count_nonzero(mine & trace.events.exactly(name)) / steps.count, turns)
-        for name in ("aten::nonzero", "aten::eq", *_APART)
-    }
-    return often["aten::nonzero"] and (not often["aten::eq"] or any(often[name] for name in _APART))
 
 
 def _sees_one(trace: Trace, rows: Ints) -> bool:

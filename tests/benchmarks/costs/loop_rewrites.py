@@ -1,17 +1,19 @@
 """What remains of a loop over tensors once it is written as ops over all elements: forward and backward pass.
 
-    python tests/benchmarks/costs/loop_rewrites.py
+    python tests/benchmarks/costs/loop_rewrites.py [masked]
 
 Twelve loops that people write, each beside the same result without the loop (checked), by shape and number of threads;
 medians of three times five runs, both forms in turns. Prints the share of the loop's time that the other form takes,
 and the share of the loop that its ops take beyond a call on one number (a profile of two runs), which is what
-`tensor-loop` can see of the work in it. Measure on a machine that does nothing else.
+`tensor-loop` can see of the work in it. With `masked`: the twelve of `masked_loops.py`. Measure on a machine that does
+nothing else.
 """
 
 from __future__ import annotations
 
 import itertools
 import statistics
+import sys
 import time
 from collections.abc import Callable
 
@@ -20,6 +22,8 @@ from torch import Tensor
 from torch.distributions import Categorical, MixtureSameFamily, Normal
 from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile
+
+from masked_loops import MASKED  # isort: skip
 
 # Turns of the loop, rows of a turn, numbers of a row.
 SHAPES = list(itertools.product((16, 64), (8, 64), (16, 128)))
@@ -195,8 +199,8 @@ def self_us(call: Callable[[], None]) -> dict[str, tuple[int, float]]:
 
 
 def beyond(x: Tensor, y: Tensor, loop: Form) -> float:
-    """Share of the loop that its ops take beyond those of the same loop over single numbers."""
-    few = [t.detach()[:, :1, :1].clone().requires_grad_() for t in (x, y)]
+    """Share of the loop that its ops take beyond those of the same loop over two numbers."""
+    few = [t.detach()[:, :1, :2].clone().requires_grad_() for t in (x, y)]
     full, least = (self_us(lambda: loop(*pair).backward()) for pair in ((x, y), few))  # noqa: B023
     more = sum(
         max(us - count * least[name][1] / least[name][0], 0.0) for name, (count, us) in full.items() if name in least
@@ -206,10 +210,13 @@ def beyond(x: Tensor, y: Tensor, loop: Form) -> float:
 
 def main() -> None:
     """The table."""
-    for threads, (name, forms), shape in itertools.product((1, 2), LOOPS.items(), SHAPES):
+    table = MASKED if sys.argv[1:] == ["masked"] else LOOPS
+    for threads, (name, forms), shape in itertools.product((1, 2), table.items(), SHAPES):
         torch.set_num_threads(threads)
         torch.manual_seed(0)
-        x, y = (torch.rand(shape, requires_grad=True) for _ in range(2))
+        x, y = (torch.rand(shape) for _ in range(2))
+        y[:, 0, :2] = torch.tensor([0.9, 0.1])  # no turn without an element that is picked, and one that is not
+        x, y = x.requires_grad_(), y.requires_grad_()
         assert torch.allclose(forms[0](x, y), forms[1](x, y), rtol=1e-3), name
         calls = [lambda form=form: form(x, y).backward() for form in forms]  # noqa: B023
         for call in calls:
