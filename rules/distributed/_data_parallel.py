@@ -120,10 +120,11 @@ def data_finding(
     )
 
 
-# Two transfers that share a link get half of it each: a collective may take up to twice as long as most of its size
-# beside another group's, or beside a copy to the host. What takes longer waits for a rank.
+# Two transfers that share a link get half of it each: a collective may take up to twice as long as the fastest of its
+# size beside another group's, or beside a copy to the host. What takes longer waits for a rank: the fastest began when
+# all others were there, or nearly.
 _SHARED = 2
-# Of fewer collectives of one size none is usual.
+# Of fewer collectives of one size perhaps all waited.
 _ENOUGH = 4
 _FIND_IT = Fix(
     "Find the rank that joins late: record all ranks, and analyse their traces together",
@@ -143,8 +144,8 @@ def _late_us(price: Price, side: Side) -> float:
     late_ns = 0.0
     for same in alike.values():
         took = events.dur_ns[same]
-        late = took[took > _SHARED * np.median(took)]
-        late_ns += float((late - np.median(took)).sum()) if len(same) >= _ENOUGH else 0.0
+        late = took[took > _SHARED * took.min()]
+        late_ns += float((late - took.min()).sum()) if len(same) >= _ENOUGH else 0.0
     return steps.per_step_us(late_ns) * price.ops.longer
 
 

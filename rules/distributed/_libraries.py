@@ -13,6 +13,9 @@ Where each line is documented:
   otherwise, deepspeed/runtime/zero/config.py, overlap_comm_valid). Its engine's `no_sync()` raises an AssertionError
   with ZeRO 2 and 3, which partition gradients (documentation, "Training API"; deepspeed/runtime/engine.py, no_sync).
   `stage3_prefetch_bucket_size`: the elements gathered ahead, 5e7 by default (deepspeed/runtime/zero/config.py).
+  `deepspeed.zero.GatheredParameters(params)` gathers partitioned parameters and partitions them again at its end;
+  without gathers at each pass, generation is several times as fast (deepspeedai/DeepSpeed#5498, TRL's
+  `ds3_gather_for_generation`).
 - Megatron: DistributedDataParallelConfig (`overlap_grad_reduce`, `overlap_param_gather`), "Communication Overlap".
 - torchrec: torchrec.distributed (`TrainPipelineSparseDist`), torchrec.distributed.fbgemm_qcomm_codec (`QCommsConfig`,
   `CommType`, `get_qcomm_codecs_registry`).
@@ -125,6 +128,13 @@ _ZERO_3 = Fix(
     '"zero_optimization": {"stage": 3}',
     '"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 2e8}  # the default is 5e7 elements',
 )
+_GATHER_ONCE = Fix(
+    "Gather the parameters once for all passes that need no gradients, if memory allows",
+    "exact",
+    "model.generate(**prompts)",
+    "with deepspeed.zero.GatheredParameters(list(model.parameters())):  # TRL: ds3_gather_for_generation=True\n"
+    "    model.generate(**prompts)  # without DeepSpeed's hooks, which gather again",
+)
 _MEGATRON = Fix(
     "Overlap data-parallel communication with `--overlap-grad-reduce` and `--overlap-param-gather`",
     "exact",
@@ -153,7 +163,7 @@ def data_fix(trace: Trace, library: Library, on_device: bool, hidden: float, man
     hidden: the share of their time that computation covers;  many: far more collectives than buckets
     """
     if library.name == "deepspeed":
-        return _DEEPSPEED
+        return _GATHER_ONCE if _only_gathers(trace) else _DEEPSPEED
     if library.name == "megatron":
         return _MEGATRON
     if library.name != "ddp":
@@ -190,6 +200,19 @@ _STAGE_3 = re.compile(r"partitioned_?param(eter)?_?coordinator|ZeroOptimizer_Sta
 def _gathers_parameters(trace: Trace) -> bool:
     """Whether DeepSpeed shards the parameters as well (ZeRO 3)."""
     return bool(trace.events.names_where(_STAGE_3.search).any())
+
+
+# A loss or the end of a text is reduced in passes without gradients, too: a few numbers beside the parameters.
+_FEW_NUMBERS = 1000
+
+
+def _only_gathers(trace: Trace) -> bool:
+    """Whether parameters are gathered, but no gradients reduced and none computed: passes without a backward pass."""
+    table = trace.events.collective_table
+    gathered, reduced = (
+        max((one.in_elements for one in table if word in one.name.lower()), default=0) for word in ("gather", "reduce")
+    )
+    return gathered > _FEW_NUMBERS >= reduced and not trace.events.named("autograd::engine").any()
 
 
 _Change = tuple[Fix | None, float]

@@ -47,6 +47,7 @@ from advisor.api import (
     Price,
     Saving,
     Scale,
+    Treatment,
     draw,
     duration,
     edits,
@@ -148,6 +149,11 @@ def _of_the_loop(price: Price, group: IdleGroup, spans: Intervals) -> bool:
     return bool(longest >= total(steps.recorded) / steps.count)
 
 
+# DistributedDataParallel's own row, before each backward pass; where rows of all parameters show that it finds nothing,
+# unused-parameter-search says so.
+_SEARCH = "torch.distributed.ddp.reducer::search_unused_parameters"
+
+
 def _of_others(price: Price, work: OptimizerWork | None) -> Intervals:
     """What rules of their own tell: calls of the allocator, collectives and updates of weights on the host, ways
     between compiled regions.
@@ -188,6 +194,14 @@ def _named(group: IdleGroup, saving: Saving, fix: Fix, step_us: float, scale: Sc
 
 
 def _fix(host: str, reads_back: bool) -> Fix:
+    if host == _SEARCH:
+        return Fix(
+            "Remove `find_unused_parameters=True`, unless steps use different parameters",
+            "exact",
+            "DistributedDataParallel(model, find_unused_parameters=True)",
+            "DistributedDataParallel(model)  # static_graph=True where the same parameters are unused in each step",
+            Treatment("ddp", {"find_unused_parameters": False}),
+        )
     if host in _PINS:
         return Fix(
             "Pin batches in the loader's thread, concurrently with the step, instead of in the loop",

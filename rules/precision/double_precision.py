@@ -17,7 +17,8 @@ dtype=torch.float32)`, `torch.linspace` instead of `np.linspace`. Remove `torch.
 
 ## When to leave it
 Computations that need more than seven digits: solvers, physics, gradient checks. A step that factorizes matrices in
-float64 (Cholesky, LU, QR, eigenvalues), as Gaussian processes do for their digits, is not reported.
+float64 (Cholesky, LU, QR, eigenvalues), as Gaussian processes do for their digits, is not reported, nor is a training
+by L-BFGS.
 """
 
 from __future__ import annotations
@@ -87,6 +88,9 @@ _FACTORS = (
     "linalg_solve",
     "linalg_inv",
 )
+# Quasi-Newton steps take curvature from differences of gradients, which float32 has few digits of; scripts that use
+# them choose float64 for that.
+_CURVATURE = "Optimizer.step#LBFGS"
 # Rows whose line is asked for; where these have none, neither have others.
 _TRIED = 8
 
@@ -112,7 +116,7 @@ def check(
     else:
         low_us, high_us = _on_cpu(recorded.trace.events, rows, recorded.nesting, steps.count)
         high_us = max(high_us, low_us)
-    if high_us < min_share * steps.step_us or _factorizes(recorded):
+    if high_us < min_share * steps.step_us or _factorizes(recorded) or recorded.events.named(_CURVATURE).any():
         return
     settings = record.settings if record else None
     default = settings.default_dtype if settings else None
@@ -266,6 +270,18 @@ EXAMPLES = [
             us=1000,
             F=_SINGLE,
             M=Ev("aten::mm", dims=[[32, 512], [512, 512]], dtypes=["double", "double"], times=1, fill=0.1),
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a training by L-BFGS, which takes curvature from small differences",
+        draw(
+            "step [1                       ][2                       ]\n"
+            "cpu  [F            ][O        ][F            ][O        ]",
+            us=1000,
+            F=_DOUBLE,
+            O=Ev("Optimizer.step#LBFGS.step", "user_annotation"),
         ),
         saves_us=None,
         near_miss=True,

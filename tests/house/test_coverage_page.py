@@ -56,6 +56,7 @@ FOR_ITSELF = {
     "long-filters",
     "repeated-clipping",
     "separable-windows",
+    "filled-memory",
     "sorted-gradients",
     "unshared-training-data",
 }

@@ -159,6 +159,7 @@ def test_a_loop_that_picks_its_elements_by_a_mask_promises_nothing_for_certain(f
 @pytest.mark.parametrize(("picked", "said"), [(12, "1.3 times the work"), (24, ""), (None, "mask")])
 def test_what_a_mask_leaves_out_is_work_for_ops_over_all_elements(picked, said):
     """Of 24 elements of a turn so many are picked, or shapes are not recorded; one op of three works on them."""
+    names = ("aten::gt", "aten::nonzero", "aten::clamp", "aten::exp")
     shapes = [[[24]], [[24]], [[24]], [[picked]]] if picked else [[], [], [], []]
     calls = [
         {**row(name, 12 * at, 10, "cpu_op"), "args": {"Input Dims": dims} if picked else {}}
@@ -168,7 +169,7 @@ def test_what_a_mask_leaves_out_is_work_for_ops_over_all_elements(picked, said):
     ]
     known = computed(step([line(31, 0, 48, "forward"), *calls], 48, ITERATIONS))
     seen = JudgedOps(
-        names=["aten::gt", "aten::nonzero", "aten::clamp", "aten::exp", "aten::mm"],
+        names=[*names, "aten::mm"],
         ops=[0, 1, 2, 3] * ITERATIONS + [4],
         waits=[[], [1], [1], [1]] * ITERATIONS + [[]],
     )

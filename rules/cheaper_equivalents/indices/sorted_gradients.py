@@ -12,7 +12,9 @@ may be a large part of the step.
 
 ## How to fix it
 `x.index_select(0, index)` in place of `x[index]`; `torch.take_along_dim` or `gather` where each row has an index of its
-own. What adds many gradients to few rows may be slower so: try it.
+own. What adds many gradients to few rows may be slower so: try it. `F.interpolate` on a GPU is such an index while
+`torch.use_deterministic_algorithms(True)` is on (torch/nn/functional.py, `interpolate`): without it one kernel adds the
+gradients.
 
 ## When to leave it
 Where results have to repeat to the last digit: sums in any order round differently. An index by several tensors at
@@ -25,13 +27,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.api import AUTOGRAD_NODE, SYNC, Drawing, Ev, Example, Finding, Fix, Lines, Missing, Price, Trace
+from advisor.api import AUTOGRAD_NODE, SYNC, Drawing, Ev, Example, Finding, Fix, Lines, Missing, Price
 
 from ...shared._examples import node, op, two_steps
 from ...shared._words import often
-from .._equivalent import Equivalent, worth
+from .._equivalent import Equivalent, Ints, worth
 
 _SORTS = ("RadixSort", "MergeSort", "BlockSort")
+_UNSAFE = f"{AUTOGRAD_NODE}: UnsafeIndexBackward"
+_NOT_FORCED = Fix(
+    "Turn deterministic algorithms off where results need not repeat to the last digit",
+    "numerics",
+    "torch.use_deterministic_algorithms(True)",
+    '# off by default; or interpolate with mode="nearest", whose gradients need no sort',
+)
 _FIX = Fix(
     "Use `index_select` in place of `x[index]`",
     "numerics",
@@ -41,7 +50,6 @@ _FIX = Fix(
 
 
 def check(
-    trace: Trace,
     price: Price,
     lines: Lines | None,
     *,
@@ -49,26 +57,36 @@ def check(
 ) -> Iterator[Finding]:
     if not price.on_device:
         raise Missing(price.ops.device.why)  # a CPU does not sort indices
-    events = trace.events
-    nodes = np.flatnonzero(events.named(f"{AUTOGRAD_NODE}: IndexBackward") & price.ops.links.inside)
+    for name in (f"{AUTOGRAD_NODE}: IndexBackward", _UNSAFE):
+        nodes = np.flatnonzero(price.ops.events.named(name) & price.ops.links.inside)
+        if found := _sorted(price, lines, nodes, name == _UNSAFE, min_share):
+            yield found
+
+
+def _sorted(price: Price, lines: Lines | None, nodes: Ints, forced: bool, min_share: float) -> Finding | None:
+    """What these nodes sort. forced: as deterministic algorithms write an interpolation as an index."""
+    events = price.ops.events
     kernels = price.ops.launched(nodes)
     sorts = events.named(*_SORTS)[kernels]
     if not sorts.any():
-        return
+        return None
     one = Equivalent(
         parts=((kernels, 0.0, 1.0),),
         how="low: nothing, as adding in any order was not measured on a device; high: all kernels that sort and add",
         timed_on_device=False,
         shown=nodes,
     )
-    if known := worth(price, lines, one, min_share):
-        calls = len(nodes) / price.ops.steps.count
-        yield known.finding(
-            f"The backward pass of `x[index]`{known.at} sorts the indices {often(calls)}, and adds gradients in that "
-            f"order: {known.spent}.",
-            {"indices": calls, "backward_us": known.spent_us, "sorts_us": price.spent_us(kernels[sorts])},
-            _FIX,
-        )
+    known = worth(price, lines, one, min_share)
+    if known is None:
+        return None
+    calls = len(nodes) / price.ops.steps.count
+    what = "`F.interpolate`, which deterministic algorithms write as an index," if forced else "`x[index]`"
+    return known.finding(
+        f"The backward pass of {what}{known.at} sorts the indices {often(calls)}, and adds gradients in that "
+        f"order: {known.spent}.",
+        {"indices": calls, "backward_us": known.spent_us, "sorts_us": price.spent_us(kernels[sorts])},
+        _NOT_FORCED if forced else _FIX,
+    )
 
 
 def _drawn(name: str, kernel: str) -> Drawing:
@@ -94,6 +112,13 @@ EXAMPLES = [
         _drawn("IndexBackward0", _SORT),
         saves_us=(0, 1800),
         says=("`x[index]`",),
+    ),
+    Example(
+        "an interpolation under deterministic algorithms",
+        _drawn("UnsafeIndexBackward0", _SORT),
+        saves_us=(0, 1800),
+        says=("`F.interpolate`",),
+        fixes=("deterministic algorithms",),
     ),
     Example("by index_select", _drawn("IndexSelectBackward0", "indexFuncLargeIndex"), saves_us=None),
     Example("an embedding sorts, too", _drawn("EmbeddingBackward0", _SORT), saves_us=None, near_miss=True),
