@@ -7,20 +7,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SharedCores:
-    """One rank's training loop and its loader workers on the same cores, without the profiler.
+    """One rank's training loop and its loader workers on the same cores, without the profiler; µs of the mean step.
 
     step_us     the mean step
-    alone_us    a step that hardly waits for cores: the fastest tenth
-    workers_us  CPU time of all workers for one step
+    fast_us     the fastest tenth of steps, which hardly wait for cores
+    loop_us     CPU time of the loop's thread
+    missed_us   time for which a thread of the pool was ready and had no core: at most so long the loop's thread spun
+    waited_us   the same, and that of the loop's thread: nothing else is given back
+    workers_us  CPU time of all workers
     split       share of a step that is ops long enough to be split over threads
-    waited      share of the time for which the loop's thread or one of the pool was ready and had no core, if known
     """
 
     step_us: float
-    alone_us: float
+    fast_us: float
+    loop_us: float
+    missed_us: float
+    waited_us: float
     workers_us: float
     split: float
-    waited: float | None
     threads: int
     workers: int
     cores: int
@@ -28,15 +32,19 @@ class SharedCores:
     def given_back(self, threads: int) -> tuple[float, float]:
         """Shares of the mean step that are gained with this many threads, at least and at most.
 
-        At least: every op that can be split gets slower by what the threads less did. At most: they did nothing.
+        Each op that can be split gets slower by what the threads less did. At least: the loop's thread never spun while
+        it waited for one of the pool. At most: it spun as long as that one had no core.
         """
-        least, most = (1 - self._step_us(split, threads) / self.step_us for split in (self.split, 0.0))
-        if self.waited is not None:
-            most = min(most, self.waited)
+        least, most = (1 - self._step_us(loop_us, threads) / self.step_us for loop_us in self._alone_us())
+        most = min(most, self.waited_us / self.step_us)
         return min(least, most), most
 
-    def _step_us(self, split: float, threads: int) -> float:
-        """The step, if this share of it was split over all threads without a loss."""
-        took_us = self.alone_us * (1 - split + split * self.threads / threads)
-        work_us = self.alone_us * (1 - split + split * self.threads)
+    def _alone_us(self) -> tuple[float, float]:
+        """The step if nobody else needed cores: at most, and at least."""
+        return min(self.loop_us, self.fast_us), min(max(self.loop_us - self.missed_us, 0.0), self.fast_us)
+
+    def _step_us(self, alone_us: float, threads: int) -> float:
+        """The step with this many threads, beside the workers."""
+        took_us = alone_us * (1 - self.split + self.split * self.threads / threads)
+        work_us = alone_us * (1 - self.split + self.split * self.threads)
         return max(took_us, (work_us + self.workers_us) / self.cores, self.workers_us / max(self.workers, 1))

@@ -18,25 +18,39 @@ def _facts(settings: dict[str, int], workers: int, unprofiled_us: list[float]) -
 
 
 _BUSY = {"num_workers": 2, "batch_size": 32, "sample_us": 60.0, "collate_us": 50.0}
+
+
+def _vitals(loop: float, queued: float, children: float) -> dict[str, float]:
+    """Shares of the time: CPU time of the loop's thread, waits of each thread for a core, CPU time of workers."""
+    return {
+        "timed_us": 100_000.0,
+        "loop_cpu_us": loop * 100_000,
+        "loop_queued_us": queued * 100_000,
+        "pool_queued_us": queued * 100_000,
+        "children": 2,
+        "children_cpu_us": children * 100_000,
+    }
+
+
 OF_THREADS = [
     Example(
         "two threads and two busy workers on two cores, whose steps take twice as long at times",
         draw(_STEPS, us=250, F=_SHORT, B=_SHORT),
-        facts={**_facts(_TWO_CORES, 2, _UNEVEN), "loaders": [_BUSY]},
-        saves_us=(300, 1100),
+        facts={**_facts(_TWO_CORES, 2, _UNEVEN), "loaders": [_BUSY], "vitals": _vitals(0.6, 0.35, 0.6)},
+        saves_us=(1100, 1800),
         says=("2 threads and 2 loader workers share 2 cores",),
     ),
     Example(
-        "the same beside ops that are split: with one thread they take as long as both together do now",
+        "ops that are split and hardly wait: with one thread they take as long as both together do now",
         draw(_STEPS, us=250, F=_LONG, B=_LONG),
-        facts={**_facts(_TWO_CORES, 2, _UNEVEN), "loaders": [_BUSY]},
+        facts={**_facts(_TWO_CORES, 2, _UNEVEN), "loaders": [_BUSY], "vitals": _vitals(0.85, 0.1, 0.2)},
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "the same crowd, but the steps are even",
         draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
-        facts=_facts(_TWO_CORES, 2, _EVEN),
+        facts={**_facts(_TWO_CORES, 2, _EVEN), "loaders": [_BUSY], "vitals": _vitals(0.95, 0.02, 0.6)},
         saves_us=None,
         near_miss=True,
     ),
@@ -46,6 +60,7 @@ OF_THREADS = [
         facts={
             **_facts(_TWO_CORES, 2, _UNEVEN),
             "loaders": [{"num_workers": 2, "batch_size": 32, "sample_us": 2.0, "collate_us": 50.0}],
+            "vitals": _vitals(0.6, 0.35, 0.0) | {"children": 0},
         },
         saves_us=None,
         near_miss=True,
@@ -56,7 +71,7 @@ OF_THREADS = [
         facts={
             **_facts(_TWO_CORES, 2, _UNEVEN),
             "loaders": [{"num_workers": 2, "batch_size": 32}],
-            "vitals": {"timed_us": 100_000.0, "children": 2, "children_cpu_us": 2_000.0},
+            "vitals": _vitals(0.6, 0.35, 0.02),
         },
         saves_us=None,
         near_miss=True,
@@ -64,18 +79,19 @@ OF_THREADS = [
     Example(
         "steps that differ by less than could be told from chance after the change",
         draw(_STEPS, us=250, F=FORWARD, B=BACKWARD),
-        facts=_facts(_TWO_CORES, 2, _WITH_A_TAIL),
+        facts={**_facts(_TWO_CORES, 2, _WITH_A_TAIL), "loaders": [_BUSY], "vitals": _vitals(0.93, 0.02, 0.5)},
         saves_us=None,
         near_miss=True,
     ),
     Example(
-        "uneven steps of a loop that waits for its workers: they set the pace",
+        "uneven steps of a loop that waits for its one worker, which has a core: it sets the pace",
         draw(
             "step [1        ][2        ]\ncpu  [D  ][F ][B] [D  ][F ][B]", us=250, D=NEXT_WORKERS, F=FORWARD, B=BACKWARD
         ),
         facts={
             **_facts(_TWO_CORES, 2, _UNEVEN),
-            "loaders": [{"num_workers": 2, "batch_size": 8, "sample_us": 400.0, "collate_us": 50.0}],
+            "loaders": [{"num_workers": 1, "batch_size": 8, "sample_us": 400.0, "collate_us": 50.0}],
+            "vitals": _vitals(0.4, 0.2, 0.99),
         },
         saves_us=None,
         near_miss=True,

@@ -19,9 +19,8 @@ batches are cheap to load.
 
 ## When to leave it
 Step times that are even although there are more threads than cores: workers that sleep most of the time do no harm.
-Fewer threads take longer for ops that are split, while the CPU time of workers and ops stays. Beside loader workers
-this is reported only if the step gets shorter even if every such op had been split without a loss; in all cases, not if
-steps differ as much by chance.
+Fewer threads take longer for ops that are split, while the CPU time of workers and ops stays: nothing is reported where
+that may be all, nor where steps differ as much by chance.
 """
 
 from __future__ import annotations
@@ -73,16 +72,13 @@ _TAKEN = {
 }
 # Workers that need less than a tenth of a core together sleep nearly always.
 _AT_WORK = 0.1
-# With more than half a core, and a loop that waits a tenth of its time for them, they set the pace: fewer threads give
-# nothing back.
-_PACE, _WAITED = 0.5, 0.1
 # An op has to take this long on one thread before sharing it pays for waking the others.
 _LONG_OP_US = constant("calls.shared_op_us").value
 _THREADS = ("threads", "OMP_NUM_THREADS", "MKL_NUM_THREADS")  # of `Settings.set_at`
 _OPS = ("forward", "backward", "optimizer", "other_ops")
 _HOW = (
-    "the mean step, whose threads and workers do the same work without taking cores from each other; low: all ops that "
-    "are long enough were split without a loss, and no longer are; high: splitting them gained nothing"
+    "the mean step, whose threads and workers do the same work without taking cores from each other, ops split in "
+    "fewer parts; high: the loop spun while another thread of an op had no core; low: it never did"
 )
 # Beside a device most ops only launch. With less of the step than a tenth in ops that threads of the host can share, no
 # thread that waits for another explains uneven steps.
@@ -107,7 +103,7 @@ def check(
         return
     if price.on_device and sum(row.share for row in _shareable(ops)) < _SHARED:
         return
-    if _other_cause(use, loader, scale, breakdown, record):
+    if _other_cause(use, loader, scale, record):
         return
     if use.ranks * use.threads <= use.cores:
         yield from _beside_workers(use, price, ops, loader, record)
@@ -135,23 +131,42 @@ def _between_ranks(use: ThreadUse, scale: Scale, min_spread: float, min_tail: fl
 def _beside_workers(
     use: ThreadUse, price: Price, ops: Ops, loader: LoaderFacts | None, record: RankRecord | None
 ) -> Iterator[Finding]:
-    """Threads that have cores enough but for the loader workers. Silent where fewer threads may be slower."""
+    """Threads that have cores enough but for the loader workers."""
     times, scale = price.scale.unprofiled, price.scale
-    busy = _worker_cores(loader.loader, record, scale) if loader else None
-    if busy is None or not times.mean or not times.p10:
+    shared = _shared_cores(use, price, ops, loader, record)
+    if shared is None:
         return
-    vitals = record.vitals if record else None
-    waited = None
-    if vitals and vitals.timed_us and vitals.loop_queued_us is not None and vitals.pool_queued_us is not None:
-        waited = min((vitals.loop_queued_us + vitals.pool_queued_us) / vitals.timed_us, 1.0)
-    split = min(sum(row.share for row in _shareable(ops)), 1.0)
-    cores = max(1, use.cores // use.ranks)
-    shared = SharedCores(times.mean, times.p10, busy * times.mean, split, waited, use.threads, use.workers, cores)
     least, most = shared.given_back(_fewer(use))
-    if least <= 0 or most < _FELT + (scale.repeats or 0.0):
+    if most < _FELT + (scale.repeats or 0.0):
         return
-    saving = Saving(least * scale.step_us, most * scale.step_us, "modelled", _HOW)
+    saving = Saving(max(least, 0.0) * scale.step_us, most * scale.step_us, "modelled", _HOW)
     yield _finding(use, times, saving, loader, record)
+
+
+def _shared_cores(
+    use: ThreadUse, price: Price, ops: Ops, loader: LoaderFacts | None, record: RankRecord | None
+) -> SharedCores | None:
+    """What this rank's loop and workers do; None where that was not recorded."""
+    times, vitals = price.scale.unprofiled, record.vitals if record else None
+    busy = _worker_cores(loader.loader, record, price.scale) if loader else None
+    if vitals is None or busy is None or not times.mean or not times.p10 or not vitals.timed_us:
+        return None
+    each = times.mean / vitals.timed_us  # µs of the timed steps to µs of the mean one
+    if vitals.loop_cpu_us is None or vitals.loop_queued_us is None or vitals.pool_queued_us is None:
+        return None
+    missed_us = each * vitals.pool_queued_us
+    return SharedCores(
+        step_us=times.mean,
+        fast_us=times.p10,
+        loop_us=each * vitals.loop_cpu_us,
+        missed_us=missed_us,
+        waited_us=min(missed_us + each * vitals.loop_queued_us, times.mean),
+        workers_us=busy * times.mean,
+        split=min(sum(row.share for row in _shareable(ops)), 1.0),
+        threads=use.threads,
+        workers=use.workers,
+        cores=max(1, use.cores // use.ranks),
+    )
 
 
 def _fewer(use: ThreadUse) -> int:
@@ -189,20 +204,15 @@ def _finding(
     )
 
 
-def _other_cause(
-    use: ThreadUse, loader: LoaderFacts | None, scale: Scale, breakdown: Breakdown, record: RankRecord | None
-) -> bool:
-    """Whether uneven steps have nothing to do with threads: the workers sleep, set the pace, or are started anew."""
+def _other_cause(use: ThreadUse, loader: LoaderFacts | None, scale: Scale, record: RankRecord | None) -> bool:
+    """Whether uneven steps have nothing to do with threads: the workers sleep, or new ones start with each epoch."""
     facts = loader.loader if loader else None
     if use.ranks * use.threads > use.cores or facts is None:
         return False
     if record and respawned(facts, scale, record.steps) is not None:
         return True
     cores = _worker_cores(facts, record, scale)
-    if cores is None:
-        return False
-    waited = breakdown.share("input")
-    return cores < _AT_WORK or (cores > _PACE and waited > _WAITED)
+    return cores is not None and cores < _AT_WORK
 
 
 def _worker_cores(facts: Loader, record: RankRecord | None, scale: Scale) -> float | None:
