@@ -48,8 +48,8 @@ class PatchEncoder(nn.Module):
         return self.leave(h.flatten(1))
 
 
-def main(steps=160, batch_size=16):
-    rank, world = start()
+def main(steps=160, batch_size=8):
+    rank = start()
     torch.manual_seed(0)
     loads = make_loads(meters=48, hours=3000, seed=16)
     windows = loads.unfold(1, HISTORY + AHEAD, 1).flatten(0, 1)

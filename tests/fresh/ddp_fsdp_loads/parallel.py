@@ -7,7 +7,7 @@ from torch.distributed.fsdp import fully_shard
 
 def start():
     dist.init_process_group("gloo")
-    return dist.get_rank(), dist.get_world_size()
+    return dist.get_rank()
 
 
 def spread(model, blocks, reshard=True):
