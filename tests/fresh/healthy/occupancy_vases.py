@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-VASES, SURFACE, QUERIES, BATCH, EPOCHS = 512, 128, 192, 16, 9
+VASES, SURFACE, QUERIES, BATCH, EPOCHS = 512, 128, 192, 16, 13
 
 
 class VaseData:

@@ -1,9 +1,8 @@
 """Settings as a tree that is read by attributes, with references such as ${sensor.beams} elsewhere in the tree."""
 
 import re
+import tomllib
 from types import SimpleNamespace
-
-import yaml
 
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 
@@ -15,7 +14,7 @@ class Config:
 
     @classmethod
     def load(cls, text):
-        return cls(yaml.safe_load(text))
+        return cls(tomllib.loads(text))
 
     def __getattr__(self, name):
         return self._resolved(self._values[name])

@@ -7,7 +7,7 @@ import torch
 from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, TensorDataset
 from torchmetrics import MeanAbsoluteError, Metric
 
 CONTENTS = ("carbon", "clay", "sand", "nitrogen", "lime", "iron")
@@ -49,11 +49,15 @@ class SoilData(L.LightningDataModule):
         self.train_set = TensorDataset(spectra[held:], contents[held:])
         self.val_set = TensorDataset(spectra[:held], contents[:held])
 
+    def loader(self, data, order):
+        """Takes the rows of a whole batch from the tensors at once."""
+        return DataLoader(data, sampler=BatchSampler(order, self.batch_size, drop_last=False), batch_size=None)
+
     def train_dataloader(self):
-        return DataLoader(self.train_set, self.batch_size, shuffle=True, drop_last=True)
+        return self.loader(self.train_set, RandomSampler(self.train_set))
 
     def val_dataloader(self):
-        return DataLoader(self.val_set, self.batch_size)
+        return self.loader(self.val_set, SequentialSampler(self.val_set))
 
 
 class SpectraNet(L.LightningModule):
