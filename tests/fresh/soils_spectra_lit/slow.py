@@ -1,6 +1,7 @@
-"""What is in this soil? Lightning fits a convolutional network to infrared spectra and watches its ranking."""
+"""What is in this soil? Lightning fits a convolutional network to slopes of infrared spectra."""
 
 import tempfile
+from pathlib import Path
 
 import lightning as L
 import torch
@@ -8,37 +9,19 @@ from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, TensorDataset
-from torchmetrics import MeanAbsoluteError, Metric
+from torchmetrics import MeanAbsoluteError
 
 CONTENTS = ("carbon", "clay", "sand", "nitrogen", "lime", "iron")
 
 
-class PairsInOrder(Metric):
-    """The share of pairs of samples that predictions put in the right order, averaged over contents."""
-
-    full_state_update = True
-
-    def __init__(self):
-        super().__init__()
-        self.add_state("right", torch.zeros(()), dist_reduce_fx="sum")
-        self.add_state("pairs", torch.zeros(()), dist_reduce_fx="sum")
-
-    def update(self, guess, truth):
-        guessed = (guess[:, None] - guess[None]).sign()
-        known = (truth[:, None] - truth[None]).sign()
-        self.right += (guessed * known > 0).sum()
-        self.pairs += (known != 0).sum()
-
-    def compute(self):
-        return self.right / self.pairs
-
-
 class SoilData(L.LightningDataModule):
-    def __init__(self, samples=9216, bands=256, batch_size=512):
-        super().__init__()
-        self.samples, self.bands, self.batch_size = samples, bands, batch_size
+    """Raw spectra lie in a file; they are smoothed, differentiated and scaled before they are used."""
 
-    def setup(self, stage=None):
+    def __init__(self, folder, samples=8192, bands=256, batch_size=256):
+        super().__init__()
+        self.folder, self.samples, self.bands, self.batch_size = Path(folder), samples, bands, batch_size
+
+    def prepare_data(self):
         gen = torch.Generator().manual_seed(17)
         contents = torch.rand(self.samples, len(CONTENTS), generator=gen)
         waves = torch.linspace(0, 1, self.bands)
@@ -46,18 +29,24 @@ class SoilData(L.LightningDataModule):
         peaks = torch.exp(-(((waves - centres) / (0.01 + 0.05 * widths)) ** 2)).sum(1)
         spectra = (contents @ peaks).exp().neg() + 0.02 * torch.randn(self.samples, self.bands, generator=gen)
         held = self.samples // 8
-        self.train_set = TensorDataset(spectra[held:], contents[held:])
-        self.val_set = TensorDataset(spectra[:held], contents[:held])
+        torch.save((spectra[held:].clone(), contents[held:].clone()), self.folder / "train.pt")
+        torch.save((spectra[:held].clone(), contents[:held].clone()), self.folder / "val.pt")
 
-    def loader(self, data, order):
+    def loader(self, split, order):
         """Takes the rows of a whole batch from the tensors at once."""
-        return DataLoader(data, sampler=BatchSampler(order, self.batch_size, drop_last=False), batch_size=None)
+        spectra, contents = torch.load(self.folder / f"{split}.pt")
+        wide = F.pad(spectra.unsqueeze(1), (8, 8), mode="replicate")
+        smooth = wide.unfold(2, 17, 1).median(-1).values.squeeze(1)
+        slope = torch.gradient(smooth, dim=1)[0]
+        scaled = (slope - slope.mean(1, keepdim=True)) / slope.std(1, keepdim=True)
+        data = TensorDataset(scaled, contents)
+        return DataLoader(data, sampler=BatchSampler(order(data), self.batch_size, drop_last=False), batch_size=None)
 
     def train_dataloader(self):
-        return self.loader(self.train_set, RandomSampler(self.train_set))
+        return self.loader("train", RandomSampler)
 
     def val_dataloader(self):
-        return self.loader(self.val_set, SequentialSampler(self.val_set))
+        return self.loader("val", SequentialSampler)
 
 
 class SpectraNet(L.LightningModule):
@@ -74,7 +63,7 @@ class SpectraNet(L.LightningModule):
             nn.Flatten(),
             nn.LazyLinear(len(CONTENTS)),
         )
-        self.train_order, self.val_order, self.val_error = PairsInOrder(), PairsInOrder(), MeanAbsoluteError()
+        self.val_error = MeanAbsoluteError()
 
     def forward(self, spectra):
         return self.body(spectra.unsqueeze(1))
@@ -83,21 +72,16 @@ class SpectraNet(L.LightningModule):
         spectra, contents = batch
         guess = self(spectra)
         loss = F.mse_loss(guess, contents)
-        self.log_dict({"train_loss": loss, "train_order": self.train_order(guess.detach(), contents)})
+        self.log("train_loss", loss)
         return loss
-
-    def on_train_epoch_end(self):
-        self.log("train_order_epoch", self.train_order.compute())
-        self.train_order.reset()
 
     def validation_step(self, batch, batch_idx):
         spectra, contents = batch
         guess = self(spectra)
-        self.val_order.update(guess, contents)
         self.val_error.update(guess, contents)
 
     def on_validation_epoch_end(self):
-        self.log_dict({"val_order": self.val_order, "val_error": self.val_error}, prog_bar=True)
+        self.log("val_error", self.val_error, prog_bar=True)
 
     def configure_optimizers(self):
         return torch.optim.AdamW(self.parameters(), lr=self.hparams.lr)
@@ -105,15 +89,16 @@ class SpectraNet(L.LightningModule):
 
 def main():
     L.seed_everything(0)
-    data, model = SoilData(), SpectraNet()
-    model(torch.zeros(1, data.bands))
     with tempfile.TemporaryDirectory() as folder:
+        data, model = SoilData(folder), SpectraNet()
+        model(torch.zeros(1, data.bands))
         trainer = L.Trainer(
             accelerator="cpu",
             max_epochs=11,
             logger=CSVLogger(folder),
             default_root_dir=folder,
             log_every_n_steps=10,
+            reload_dataloaders_every_n_epochs=1,
             enable_progress_bar=False,
             enable_checkpointing=False,
         )
