@@ -13,9 +13,9 @@ from torch import nn
 @dataclass
 class Settings:
     stored: int = 40000
-    batch_size: int = 192
-    hidden: int = 128
-    updates: int = 1000
+    batch_size: int = 256
+    hidden: int = 224
+    updates: int = 500
     gamma: float = 0.98
     tau: float = 0.01
     entropy: float = 0.05
@@ -104,7 +104,7 @@ def main(s):
     feeder.start()
     for step in range(s.updates):
         loss = update(batches.get(), policy, critic, target, optimizers, s)
-        if step % 250 == 0:
+        if step % 100 == 0:
             print(f"update {step}: critic {loss.item():.3f}")
     while feeder.is_alive():
         feeder.ending.set()

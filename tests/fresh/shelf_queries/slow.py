@@ -13,7 +13,7 @@ def make_shelves(count, seed):
     gen = torch.Generator().manual_seed(seed)
     pictures, targets = 0.1 * torch.randn(count, 3, SIDE, SIDE, generator=gen), []
     for picture in pictures:
-        number = int(torch.randint(8, 16, (1,), generator=gen))
+        number = int(torch.randint(10, 22, (1,), generator=gen))
         size = 0.08 + 0.12 * torch.rand(number, 2, generator=gen)
         centre = 0.1 + 0.8 * torch.rand(number, 2, generator=gen)
         labels = torch.randint(KINDS, (number,), generator=gen)
@@ -90,7 +90,7 @@ def set_loss(logits, boxes, targets, matches):
 
 def main():
     torch.manual_seed(0)
-    pictures, targets = make_shelves(640, seed=2)
+    pictures, targets = make_shelves(768, seed=2)
     model, matcher = ShelfTransformer(), Matcher()
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-4, weight_decay=1e-4)
     for epoch in range(5):
