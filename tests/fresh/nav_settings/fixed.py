@@ -11,8 +11,8 @@ robot = {radius = 0.3, speed = 0.15, turn = 0.4}
 task = {size = 8.0, obstacles = 6, radius = "${robot.radius}", limit = 80}
 sensor = {beams = 10, angle = 3.0, reach = 4.0}
 reward = {progress = 2.0, slack = 0.01, collision = 1.0, near = "${robot.radius}"}
-policy = {inputs = 13, actions = 3, hidden = 128, memory = 128}
-train = {worlds = 12, rollout = 16, updates = 160, gamma = 0.97, entropy = 0.01, lr = 1.0e-3, clip = 0.5}
+policy = {inputs = 13, actions = 3, hidden = 256, memory = 256}
+train = {worlds = 12, rollout = 16, updates = 120, gamma = 0.97, entropy = 0.01, lr = 1.0e-3, clip = 0.5}
 """
 
 
