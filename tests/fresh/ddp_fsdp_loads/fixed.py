@@ -34,7 +34,7 @@ class Block(nn.Module):
 
 
 class PatchEncoder(nn.Module):
-    def __init__(self, width=192, depth=4):
+    def __init__(self, width=256, depth=4):
         super().__init__()
         self.enter = nn.Linear(PATCH, width)
         self.place = nn.Parameter(0.02 * torch.randn(HISTORY // PATCH, width))
@@ -48,7 +48,7 @@ class PatchEncoder(nn.Module):
         return self.leave(h.flatten(1))
 
 
-def main(steps=160, batch_size=8):
+def main(steps=130, batch_size=4):
     rank = start()
     torch.manual_seed(0)
     loads = make_loads(meters=48, hours=3000, seed=16)

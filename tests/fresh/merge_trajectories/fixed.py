@@ -55,7 +55,7 @@ def collate(scenes):
 
 
 class SceneAttention(nn.Module):
-    def __init__(self, width=64, layers=2):
+    def __init__(self, width=96, layers=2):
         super().__init__()
         self.motion = nn.Sequential(nn.Linear(2 * PAST + 2, width), nn.ReLU(), nn.Linear(width, width))
         self.lane = nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, width))
