@@ -23,6 +23,14 @@ BESIDE = {
     "loop_queued_us": 340_000.0,
     "threads": [{"name": "Thread-1", "cpu_us": 3e5, "file": "train.py", "line": 12, "function": "produce"}],
 }
+ASLEEP = {
+    "timed_steps": 100,
+    "timed_us": 1e6,
+    "loop_cpu_us": 615_000.0,
+    "loop_queued_us": 5_000.0,
+    "process_cpu_us": 1e6,
+    "threads": [],
+}
 SOME_US = {"unprofiled_us": [900.0, 900.0, 2000.0, 900.0] * 5}
 
 

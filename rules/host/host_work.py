@@ -60,8 +60,9 @@ from ..shared._side_effect_factors import SIDE_EFFECTS
 from ..shared._slow_containers import in_container, slow_container
 from ..shared._vectorized import named_vectorize
 from ..shared._words import each_step, percent
+from ._asleep import asleep
 from ._gc_time import collected_us
-from ._host_work_examples import BESIDE, ONE, SOME, SOME_US, STEPS, asks, memory
+from ._host_work_examples import ASLEEP, BESIDE, ONE, SOME, SOME_US, STEPS, asks, memory
 from ._messages import as_messages
 from ._periodic_python import now_and_then, python_ns
 from ._without_core import kept_waiting, without_core
@@ -71,8 +72,6 @@ CONFIRMED = (
     "showed the need"
 )
 
-# How capture says that a step ran more lines than it records.
-_CUT = "the lines step ran more than"
 # What runs once in a step and is shorter than this is a call or two of a library: there is no loop to take away, and
 # tensor ops with their calls take as long.
 _SOMEBODYS_US = 100.0
@@ -104,7 +103,7 @@ def check(
     end_us = end_of_rise(python_ns(deprofiled.python, steps), record) if record else None
     found = False
     named_us = places.python_us if places else 0.0
-    cut = record is not None and any(_CUT in note for note in record.notes)
+    cut = record is not None and any(file.cut for file in record.files)
     for index, place in enumerate(places.python if places else ()):
         # Past the cap on recorded lines a stretch has none: it belongs to the place that it begins with.
         nameless_us = max(deprofiled.python_us - named_us, 0.0) if cut and index == 0 else 0.0
@@ -123,7 +122,8 @@ def check(
             heads = place.heads if place.lines[0].visits >= LOOP_ITERATIONS else ()
             found_here = replace(found_here, where=tuple(dict.fromkeys((*heads, *found_here.where, *called))))
             slow = slow_container(record, place.lines, scale.scaled(place.python_us))
-            yield named_vectorize(in_container(found_here, slow, price), record)
+            named = named_vectorize(in_container(found_here, slow, price), record)
+            yield asleep(named, price, threads, record) if rare is None else named
     if not found and (places is None or named_us < 0.5 * bound_us) and bound_us >= min_spread * steps.step_us:
         yield _nameless(bound_us, price)
 
@@ -257,6 +257,22 @@ EXAMPLES = [
         says=("`batches`",),
     ),
     Example(
+        "a sleep of the script's own",
+        draw(STEPS, us=100, P=Ev("train.py(31): pause"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": ASLEEP},
+        saves_us=(780, 1000),
+        says=("`pause`", "sleeps or waits for 38 % of its time"),
+        fixes=("Leave out the sleep",),
+    ),
+    Example(
+        "the same time in Python that runs",
+        draw(STEPS, us=100, P=Ev("train.py(31): pause"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": ASLEEP | {"loop_cpu_us": 990_000.0}},
+        saves_us=(620, 1000),
+        fixes=("Use tensor ops",),
+        near_miss=True,
+    ),
+    Example(
         "messages to processes that do little",
         draw(STEPS, us=100, P=Ev("train.py(31): ask"), F=FORWARD, B=BACKWARD),
         facts=asks(20_000.0),
@@ -275,6 +291,22 @@ EXAMPLES = [
         draw(STEPS, us=10, P=Ev("train.py(31): cut"), F=FORWARD, B=BACKWARD),
         saves_us=None,
         near_miss=True,
+    ),
+    Example(
+        "a step that ran more lines than are recorded: the rest of its Python is the place's that it began with",
+        draw(
+            """
+            step   [1                     ][2                     ]
+            cpu    [F   ][P  ]     [B      ][F   ][P  ]     [B      ]
+            """,
+            us=100,
+            P=Ev("train.py(31): accuracy"),
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        facts={"files": [{"path": "lines.json", "role": "lines", "cut": True}]},
+        saves_us=(650, 1150),
+        says=("`accuracy`",),
     ),
     Example(
         "Python that nothing names",

@@ -12,6 +12,7 @@ class TraceFile(msgspec.Struct, frozen=True):
     role: str
     steps: dict[str, int] = {}  # "ProfilerStep#3" -> iteration of the script's loop, from 0
     partial: bool = False
+    cut: bool = False  # of lines: the step ran more of them than are recorded
 
 
 class StepTimes(msgspec.Struct, frozen=True):

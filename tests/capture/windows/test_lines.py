@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from capture_runs import Captured, capture
+from tiers import complete
 
 from advisor.capture.inside.windows.inlined import comprehensions
 
@@ -219,3 +222,41 @@ def test_a_loop_on_one_line_is_not_told_for_ever(monkeypatch: pytest.MonkeyPatch
         recorder.stop()
     assert recorder.cut
     assert recorder.events == 1001
+
+
+MANY_LINES = """
+import torch
+
+weight = torch.nn.Parameter(torch.zeros(4))
+optimizer = torch.optim.SGD([weight], lr=0.01)
+
+
+def counted(total):
+    for value in range(8_000):
+        total += value
+        total -= 1
+        total += 1
+        total %= 1_000
+    return total
+
+
+for step in range(40):
+    optimizer.zero_grad()
+    (weight.sum() + counted(0) + counted(1)).backward()
+    optimizer.step()
+"""
+
+
+@complete
+def test_a_step_of_more_lines_than_are_recorded_says_so_and_names_its_function(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(MANY_LINES)
+    captured = capture(tmp_path / "run", script)
+    (rank,) = captured.record.ranks
+    assert [file.cut for file in rank.files if file.role == "lines"] == [True]
+    assert any("ran more than" in note for note in rank.notes)
+    out = tmp_path / "report.json"
+    words = ("analyze", "--quiet", "--output", str(out), str(tmp_path / "run"))
+    subprocess.run([sys.executable, "-m", "advisor", *words], check=True, timeout=120)
+    (finding,) = next(one["findings"] for one in json.loads(out.read_text())["outcomes"] if one["rule"] == "host-work")
+    assert "`counted`" in finding["message"]

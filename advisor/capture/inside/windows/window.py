@@ -170,7 +170,8 @@ class Window:
             self.notes += self.costs.recorded(count, len(rows))
         self.costs.budget.written(count, self.costs.budget.now_s() - began_s)
         steps = {f"ProfilerStep#{iteration}": iteration for iteration in rows.values()}
-        self.files.append({"path": os.path.basename(path), "role": role, "steps": steps, "partial": partial})
+        found = {"path": os.path.basename(path), "role": role, "steps": steps, "partial": partial}
+        self.files.append(found | ({"cut": True} if role == "lines" and self.lines.cut else {}))
 
     def observe(self) -> int:
         """Begins to observe what ops read and write; for how many steps, 0 where that cannot be."""
