@@ -25,6 +25,7 @@ from advisor.analyses.dataflow.values import (
     outward_results,
     partial_sorts,
     picked_elements,
+    read_blocks,
     repeated_values,
     sparse_products,
     static_coordinates,
@@ -68,6 +69,7 @@ def judged(observed: ObservedSteps) -> JudgedOps:
     unread = unread_rows.judge([unread_rows.unread(*one) for one in zip(steps, stored, strict=True)], names)
     in_part = partial_sorts.judge([partial_sorts.partly_read(*one) for one in zip(steps, stored, strict=True)], names)
     pairs = diagonals.judge([diagonals.find(*one) for one in zip(steps, stored, strict=True)], names)
+    blocks = read_blocks.judge([read_blocks.find(*one) for one in zip(steps, stored, strict=True)], names)
     elements = picked_elements.judge([picked_elements.find(*one) for one in zip(steps, stored, strict=True)], names)
     told = {*found.constant, *(one.op for one in unread), *(one.op for one in pairs)}
     parameters = {one for one in known if one[1] in observed.asking}
@@ -85,6 +87,7 @@ def judged(observed: ObservedSteps) -> JudgedOps:
         waits=waits,
         sorted=[(one.op, one.read, one.of) for one in in_part],
         diagonals=[(one.op, one.reader, one.of) for one in pairs],
+        blocks=[(one.op, one.read, *one.pairs) for one in blocks if one.op not in told],
         picked=[(one.op, one.reader, one.read, one.of) for one in elements if one.op not in told],
         same=gathered_products.judge([gathered_products.find(ops, parameters) for ops in steps], names),
         penalties=[list(one.ops) for one in penalties.judge(squares, names)],

@@ -122,6 +122,8 @@ class JudgedOps(msgspec.Struct, frozen=True):
     sorted       (sort, number of leading or trailing elements that are read, number sorted), if not all are read
     diagonals    (op that computes one result per pair, the op that takes the diagonal of it, pairs of each),
                  if nothing else reads that result
+    blocks       (op that computes one result per pair, share of the pairs that is read, length of either list), if
+                 only parts of it are read, as those of each sample in a batch
     picked       (op, an op that selects elements of its result, elements that are read, elements computed), if a few of
                  many are read: ops on each element, and products
     same         products of tensors that all ranks have gathered, and ops on what came of these alone: each rank
@@ -147,6 +149,7 @@ class JudgedOps(msgspec.Struct, frozen=True):
     waits: list[list[int]] = []
     sorted: list[tuple[int, int, int]] = []
     diagonals: list[tuple[int, int, int]] = []
+    blocks: list[tuple[int, float, int, int]] = []
     picked: list[tuple[int, int, int, int]] = []
     same: list[int] = []
     penalties: list[list[int]] = []

@@ -1,10 +1,10 @@
-"""All pairs are computed, but only the diagonal is read.
+"""All pairs are computed, but only some are read.
 
 ## What it looks at
 Ops that compute something for each pair of two lists of equal length (differences, overlaps of boxes, products), and
-of whose results later ops take only the diagonal: each element with the one at the same place. Profiles do not record
-which elements of a tensor are read; `advisor run` observes it in separate steps. Every reader of a result is
-considered.
+of whose results later ops take only the diagonal: each element with the one at the same place. Likewise of lists of
+any length of whose pairs only blocks are read, as those of each sample of a batch. Profiles do not record which
+elements of a tensor are read; `advisor run` observes it in separate steps. Every reader of a result is considered.
 
 ## Why it costs time
 Of N x N pairs N are used. For 100 matched boxes, 99 of 100 overlaps and their gradients are computed for nothing.
@@ -28,7 +28,7 @@ import numpy as np
 from advisor.api import Example, Finding, Fix, Lines, ObservedOps, Price, backward_of
 
 from ...shared._examples import node, observed, op, two_steps
-from ...shared._words import count
+from ...shared._words import count, percent
 from .._equivalent import Equivalent, worth
 from ._unread_rows import unread_part
 
@@ -47,6 +47,7 @@ def check(
     *,
     min_share: float = 0.02,  # one expression to change; below 2 % of the step the gain is within the noise
 ) -> Iterator[Finding]:
+    yield from _blocks(price, seen, lines, min_share)
     events, by_row = price.ops.events, _pairs(seen)
     if not by_row:
         return
@@ -73,12 +74,48 @@ def check(
         )
 
 
+def _blocks(price: Price, seen: ObservedOps, lines: Lines | None, min_share: float) -> Iterator[Finding]:
+    """Pairs of which each part of a batch reads its own."""
+    of_op = {place: (read, pairs) for place, read, *pairs in seen.seen.blocks}
+    known_rows = {int(at[place]): of for at in seen.places for place, of in of_op.items() if at[place] >= 0}
+    if not known_rows:
+        return
+    events, forward = price.ops.events, np.array(sorted(known_rows), np.int64)
+    reads: dict[int, float] = {}
+    for row in forward.tolist():
+        behind = backward_of(events, np.array([row])).tolist()
+        reads |= dict.fromkeys((row, *behind), known_rows[row][0])
+    parts = [
+        unread_part(price, np.array(sorted(row for row, read in reads.items() if read == of), np.int64), 1 - of)
+        for of in sorted(set(reads.values()))
+    ]
+    longest = forward[np.argsort(-events.dur_ns[forward], kind="stable")]
+    one = Equivalent(parts=tuple(parts), how=_HOW_BLOCKS, ops="long", shown=longest[:_TRIED])
+    if known := worth(price, lines, one, min_share):
+        read, (first, second) = known_rows[int(longest[0])]
+        yield known.finding(
+            f"All pairs of {count(first)} and {count(second)} elements are computed{known.at}, but only "
+            f"{percent(read)} of the result is read, part by part: {known.spent}.",
+            {"pairs": first * second, "read": read, "spent_us": known.spent_us},
+            _OWN_PAIRS,
+        )
+
+
 def _pairs(seen: ObservedOps) -> dict[int, int]:
     """Rows of the ops on pairs of which the diagonal is read -> how many pairs they make of each."""
     of_op = {place: of for place, _, of in seen.seen.diagonals}
     return {int(at[place]): of for at in seen.places for place, of in of_op.items() if at[place] >= 0}
 
 
+_HOW_BLOCKS = "low: half of the work on pairs that are not read, without the fixed cost of a call; high: all of it"
+_OWN_PAIRS = Fix(
+    "Compute the pairs of each sample by itself, or of all at once with its own dimension for the batch",
+    "numerics",
+    "cost = torch.cdist(boxes.flatten(0, 1), torch.cat(targets))\n"
+    "parts = [part[i] for i, part in enumerate(cost.view(batch, queries, -1).split(counts, -1))]",
+    "padded = torch.nn.utils.rnn.pad_sequence(targets, batch_first=True)\n"
+    "cost = torch.cdist(boxes, padded)  # batch, queries, most targets of a sample",
+)
 _SAME_PLACE = Fix(
     "Compare only elements at the same place",
     "numerics",
@@ -109,6 +146,14 @@ EXAMPLES = [
         saves_us=(1100, 2700),
         facts=_facts([(1, 3, 200), (2, 3, 200)]),
         says=("All pairs of 200 and 200", "only the diagonal"),
+    ),
+    Example(
+        "costs of all boxes of a batch of eight, of which each picture reads its own",
+        two_steps(_LANE, **_OPS),
+        saves_us=(1000, 2500),
+        facts=observed("linear sub sum diag", [[], [1], [1], [1]], blocks=[(1, 0.125, 200, 200), (2, 0.125, 200, 200)]),
+        says=("All pairs of 200 and 200", "only 12 % of the result"),
+        fixes=("pad_sequence",),
     ),
     Example("the other pairs are read, too", two_steps(_LANE, **_OPS), None, _facts([]), near_miss=True),
     Example(

@@ -16,7 +16,7 @@ from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
 from advisor.analyses.dataflow.values import unread_rows
 
 _TAKES = ("aten::diag", "aten::diagonal_copy", "aten::trace")
-_BY_PAIR = frozenset(
+BY_PAIR = frozenset(
     f"aten::{name}"
     for names in (
         (
@@ -41,7 +41,7 @@ _BY_PAIR = frozenset(
     )
     for name in names
 )
-_PRODUCTS = ("aten::mm", "aten::matmul", "aten::cdist")
+PRODUCTS = ("aten::mm", "aten::matmul", "aten::cdist")
 
 
 class Diagonal(Struct, frozen=True):
@@ -89,17 +89,17 @@ def judge(steps: Sequence[Sequence[Diagonal]], names: Sequence[Sequence[str]]) -
 
 def _pairs(op: Op) -> int:
     """How many pairs an op makes something of for each; 0 where it makes something else."""
-    sizes = _form(op.outputs[0])[1]
+    sizes = form_of(op.outputs[0])[1]
     if len(sizes) < 2 or sizes[0] != sizes[1] or sizes[0] < 2:
         return 0
-    if op.name in _PRODUCTS:
+    if op.name in PRODUCTS:
         return sizes[0] if len(sizes) == 2 else 0
-    return sizes[0] if op.name in _BY_PAIR and _keeps_pairs(op, sizes) else 0
+    return sizes[0] if op.name in BY_PAIR and _keeps_pairs(op, sizes) else 0
 
 
 def _keeps_pairs(op: Op, sizes: list[int]) -> bool:
     """Whether each argument has the same pairs, with more of each where an op sums that up, or is broadcast to them."""
-    for given in (_form(ref)[1] for argument in op.inputs for ref in argument):
+    for given in (form_of(ref)[1] for argument in op.inputs for ref in argument):
         if len(given) > len(sizes) and (given[:2] != sizes[:2] or sizes[0] in given[2:]):
             return False
     return True
@@ -111,9 +111,9 @@ def _reader(made: unread_rows.Made, ops: Sequence[Op], found: dict[int, tuple[in
         return None
     readers = set()
     for at, ref in made.reads:
-        if at in found and found[at][1] == of and _form(ref)[1][:2] == [of, of]:
+        if at in found and found[at][1] == of and form_of(ref)[1][:2] == [of, of]:
             readers.add(found[at][0])
-        elif (ops[at].name in _TAKES and _form(ref)[1] == [of, of]) or _is_diagonal(ref, made.ref, of):
+        elif (ops[at].name in _TAKES and form_of(ref)[1] == [of, of]) or _is_diagonal(ref, made.ref, of):
             readers.add(at)
         else:
             return None
@@ -122,11 +122,12 @@ def _reader(made: unread_rows.Made, ops: Sequence[Op], found: dict[int, tuple[in
 
 def _is_diagonal(ref: Ref, made: Ref, of: int) -> bool:
     """Whether a tensor looks at the pairs of each with itself alone."""
-    offset, sizes, strides = _form(ref)
-    start, _, steps = _form(made)
+    offset, sizes, strides = form_of(ref)
+    start, _, steps = form_of(made)
     return offset == start and sizes == [of] and strides == [steps[0] + steps[1]]
 
 
-def _form(ref: Ref) -> tuple[int, list[int], list[int]]:
+def form_of(ref: Ref) -> tuple[int, list[int], list[int]]:
+    """Where a tensor begins in its storage, its sizes and its strides."""
     form: tuple[int, str, str] = ref.form[:3]  # type: ignore[index]
     return form[0], json.loads(form[1]), json.loads(form[2])
