@@ -105,8 +105,8 @@ def check(
     said = (
         f"A step of {duration(scale.step_us)} trains on {plural(batch, of)}"
         f"{f' (an update on {count(batch * added_up)})' if added_up > 1 else ''}, and {least} to {most} of it "
-        f"is fixed cost: {_larger(batch, target, of)} should give {_per_second(slow)} to {_per_second(fast)} "
-        f"{of}s/s instead of {_per_second(now)}"
+        f"is fixed cost: {_larger(batch, target, of)} should give "
+        f"{' to '.join(dict.fromkeys((_per_second(slow), _per_second(fast))))} {of}s/s instead of {_per_second(now)}"
     )
     if passes > 1:
         said = (

@@ -62,7 +62,8 @@ def small_buckets(
     saving = price.scale.saving(low_us, high_us, _HOW_BUCKETS, "measured")
     if saving.high_us < min_share * price.scale.step_us:
         return None
-    known = (record.settings.ddp if record else None) or {}
+    settings = record.settings if record else None
+    known = (settings.ddp if settings else None) or {}
     cap = float(known.get("bucket_cap_bytes") or _BUCKET_BYTES)
     set_small = f", bucket_cap_mb={cap / 2**20:.2g}" if cap < _BUCKET_BYTES else ""
     title = "Leave `bucket_cap_mb` at its default of 25" if set_small else "Reduce gradients in larger buckets"
@@ -73,7 +74,7 @@ def small_buckets(
             f"would do; each takes {_range(rate)} in addition to its transfer."
         ),
         saving=saving,
-        where=set_at(record.settings if record else None, "ddp"),
+        where=(*(set_at(settings, "bucket_cap_mb") if set_small else ()), *set_at(settings, "ddp")),
         facts=_facts(reducer, rate) | {"buckets_needed": needed, "call_us": call_us, "caller": "reducer"},
         fix=Fix(
             title,

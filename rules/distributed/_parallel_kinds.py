@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from advisor.api import Finding, Fix, KindOfTalk, Library, Price, RankRecord, Saving, data_size, duration, edits
 
+from ..shared._places import set_at
 from ..shared._words import count, percent
 from ._libraries import ACCUMULATE_FSDP2, HARDLY, KEEP_PARAMETERS, exchange_fix, sharded_fix
 
@@ -69,6 +70,7 @@ def finding(
             asked,
         ),
         saving=saving,
+        where=set_at(record.settings, "fully_shard") if record and kind.kind == "sharded" else (),
         facts={
             "parallelism": kind.kind,
             "library": library.name,

@@ -2,8 +2,8 @@
 
 ## What it looks at
 CPU time of the script's own Python threads during steps that were timed without the profiler, and how long the training
-loop's thread did not run in that time. Threads that block (on a queue, an event, a timer) use next to none; threads of
-libraries are ignored.
+loop's thread did not run in that time. Threads that block (on a queue, an event, a timer) use next to none; of threads
+that libraries start, only those are reported that are known to poll.
 
 ## Why it costs time
 Only one thread at a time can hold Python's global interpreter lock (GIL). A thread that polls, counts or formats
@@ -39,7 +39,7 @@ from advisor.api import (
 )
 
 from ..shared._examples import STEPS_ON_CPU
-from ..shared._places import place
+from ..shared._places import place, set_at
 from ..shared._side_effect_factors import THREAD_SIDE_EFFECTS
 from ..shared._words import percent, plural
 
@@ -63,6 +63,7 @@ def check(
 ) -> Iterator[Finding]:
     own = [one for one in threads.threads if one.source and one.cpu_share >= min_share]
     if not own:
+        yield from _of_libraries(threads, record, device, scale, min_share)
         return
     busy = sum(one.cpu_share for one in own)
     saving = _saving(busy, threads, record, device, scale)
@@ -84,6 +85,42 @@ def check(
             "while not done.wait(timeout=0.5):  # a threading.Event\n    if progress != shown:\n        show(progress)",
         ),
     )
+
+
+def _of_libraries(
+    threads: SideThreads, record: RankRecord, device: Device, scale: Scale, min_share: float
+) -> Iterator[Finding]:
+    """Threads that libraries started and that are known to ask without a rest, as long as a setting is on."""
+    for thread in threads.threads:
+        setting, fix = next((known for name, known in _POLLING.items() if name in thread.name), ("", None))
+        if fix is None or thread.cpu_share < min_share:
+            continue
+        yield Finding(
+            message=(
+                f"The thread `{thread.name}` of a library uses {percent(thread.cpu_share)} of a core while the "
+                "training loop runs; the training loop's thread was not running for "
+                f"{percent(threads.waiting_share)} of the time."
+            ),
+            saving=_saving(thread.cpu_share, threads, record, device, scale),
+            where=set_at(record.settings, setting),
+            facts={"cpu_share": thread.cpu_share, "loop_waiting_share": threads.waiting_share},
+            fix=fix,
+        )
+
+
+# What a library's thread runs -> the setting that starts it, and how to leave it out (transformers/trainer_utils.py,
+# TrainerMemoryTracker: it asks for the memory of the process in a loop without a pause).
+_POLLING = {
+    "peak_monitor_func": (
+        "memory_metrics",
+        Fix(
+            "Leave `skip_memory_metrics` at its default of True",
+            "exact",
+            "TrainingArguments(..., skip_memory_metrics=False)",
+            "TrainingArguments(...)",
+        ),
+    )
+}
 
 
 def _saving(busy: float, threads: SideThreads, record: RankRecord, device: Device, scale: Scale) -> Saving:
@@ -118,7 +155,29 @@ def _facts(cpu_us: float, loop_us: float, process_us: float, file: str = "train.
     }
 
 
+def _of_a_library(name: str) -> dict[str, Any]:
+    facts = _facts(700_000.0, 550_000.0, 1_950_000.0, cores=2)
+    facts["vitals"]["threads"] = [{"name": name, "cpu_us": 700_000.0}]
+    facts["settings"]["set_at"] = {"memory_metrics": {"file": "train.py", "line": 9}}
+    return facts
+
+
 EXAMPLES = [
+    Example(
+        "the Trainer of Transformers measures memory",
+        STEPS_ON_CPU,
+        facts=_of_a_library("Thread-2 (peak_monitor_func)"),
+        saves_us=(2500, 9600),
+        says=("peak_monitor_func", "70 % of a core"),
+        fixes=("skip_memory_metrics",),
+    ),
+    Example(
+        "a library's thread that does what it is for",
+        STEPS_ON_CPU,
+        facts=_of_a_library("Thread-2 (_pin_memory_loop)"),
+        saves_us=None,
+        near_miss=True,
+    ),
     Example(
         "a display that asks without a pause",
         STEPS_ON_CPU,

@@ -7,6 +7,7 @@ from msgspec import Struct
 from advisor.api import Finding, Fix, LineCosts, Loader, Scale, Source, constant, refill_us
 
 from ..shared._batches import WHOLE
+from ..shared._places import made_at
 from ..shared._words import of_step, plural
 from ._loader import Seen
 
@@ -114,7 +115,7 @@ def _finding(found: Drawing, seen: Seen, facts: Loader) -> Finding:
             f"in the training process{beside}: {who} draws them {when}."
         ),
         saving=seen.price.of_us(*found.range_us, how),
-        where=tuple(dict.fromkeys((*found.where, *((seen.waits.where,) if seen.waits.where else ())))),
+        where=tuple(dict.fromkeys(at for at in (*found.where, *made_at(facts.sampler_at), seen.waits.where) if at)),
         facts={
             "sampler": facts.sampler,
             "sampler_us": facts.sampler_us,

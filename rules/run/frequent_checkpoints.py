@@ -70,6 +70,14 @@ _FEWER = constant("share.needless_saves").value
 # takes a twentieth.
 _OF_THE_RUN = 0.1
 _SELDOMER = 100  # times: the saving counts a tenth of the checkpoints as kept
+# Of a checkpoint: from here on compressing it is what takes the time.
+_MOSTLY = 0.5
+_PLAIN = Fix(
+    "Save checkpoints without compressing them: floats hardly get smaller",
+    "exact",
+    'with gzip.open(path, "wb") as file:\n    torch.save(state, file)',
+    "torch.save(state, path)",
+)
 _SELDOM = Fix(
     "Save checkpoints less often",
     "semantics",
@@ -100,17 +108,34 @@ def _in_run(run: WatchedRun | None, record: RankRecord | None, min_share: float)
         return
     where = places_of(part, record, CHECKPOINTS)
     every = max(round(run.steps / part.times), 1)
+    packed = _compressing(record)
     how = "low: every tenth one remains; high: the run without them"
+    saving, fix = (
+        saving_of(run, part, _FEWER, 1.0, how),
+        worded(_SELDOM, record, CHECKPOINTS, run, every, every * _SELDOMER),
+    )
+    if packed >= _MOSTLY:
+        how = "low: the samples of the stack that compress; high: the run without checkpoints"
+        saving, fix = saving_of(run, part, packed, 1.0, how), _PLAIN
+    told = f", {percent(packed)} of that to compress them" if packed >= _MOSTLY else ""
     yield finding_of(
         run,
         part,
         f"Checkpoints{place(where[0] if where else None)} take {percent(part.us / run.loop_us)} of {watched(run)}: "
-        f"{duration(part.us / part.times)} each, {often(part.times / run.steps)} ({each_hour(part.us / run.loop_us)}).",
-        saving_of(run, part, _FEWER, 1.0, how),
-        worded(_SELDOM, record, CHECKPOINTS, run, every, every * _SELDOMER),
+        f"{duration(part.us / part.times)} each{told}, {often(part.times / run.steps)} "
+        f"({each_hour(part.us / run.loop_us)}).",
+        saving,
+        fix,
         "medium",  # how much work may be lost is the user's to say
         where,
     )
+
+
+def _compressing(record: RankRecord | None) -> float:
+    """The share of the samples in checkpoints that compress them."""
+    samples = [one for one in (record.run.samples if record and record.run else ()) if "save" in one.marks]
+    every = sum(one.hits for one in samples)
+    return sum(one.hits for one in samples if "compress" in one.marks) / max(every, 1)
 
 
 def _in_steps(
@@ -205,9 +230,9 @@ _QUIET = """
     """
 
 
-def _run(save_s: float) -> dict[str, Any]:
+def _run(save_s: float, *marks: str) -> dict[str, Any]:
     """A run of 400 steps in 40 s with ten checkpoints between them."""
-    trains, saves = sample("step", 80, 150, "forward", hits=200), sample("between", 95, 10, "save", hits=200)
+    trains, saves = sample("step", 80, 150, "forward", hits=200), sample("between", 95, 10, "save", *marks, hits=200)
     return run_of({"step": (40.0, 400), "between": (save_s, 10)}, trains, saves)
 
 
@@ -259,6 +284,14 @@ EXAMPLES = [
         facts=_run(20.0),
         saves_us=(30_000, 60_000),
         says=("train.py:95", "33 %", "20 min of each hour"),
+    ),
+    Example(
+        "the same where gzip compresses it",
+        draw(_QUIET, us=100, **_REST),
+        facts=_run(20.0, "compress"),
+        saves_us=(30_000, 60_000),
+        says=("100 % of that to compress them",),
+        fixes=("without compressing",),
     ),
     Example(
         "a checkpoint after each epoch",

@@ -27,9 +27,9 @@ from typing import Any
 from advisor.api import Example, Finding, Fix, RankRecord, RunLine, RunPart, WatchedRun, duration
 
 from ..shared._examples import STEPS_ON_CPU
-from ..shared._places import calls_collector, place
+from ..shared._places import calls_collector, place, set_at
 from ..shared._run_examples import run_of, sample
-from ..shared._run_parts import each_hour, finding_of, is_known, watched
+from ..shared._run_parts import each_hour, finding_of, is_known, lines_of, watched
 from ..shared._words import percent
 
 _WHAT = {"logging": "Logging", "epoch_end": "Work at the end of an epoch", "other": "Work between training steps"}
@@ -38,6 +38,15 @@ _FIXES = {
     "epoch_end": Fix("Do less of it, or not in each epoch", "semantics"),
     "other": Fix("Do it less often, or in another process", "semantics"),
 }
+
+
+_LOADERS = ("train_dataloader", "val_dataloader")
+_KEPT = Fix(
+    "Keep the loaders from epoch to epoch, unless their data changes",
+    "exact",
+    "trainer = Trainer(reload_dataloaders_every_n_epochs=1)",
+    "trainer = Trainer()",
+)
 
 
 def check(
@@ -53,14 +62,17 @@ def check(
         line = part.lines[0]
         below = f", most of it{place(line.inner)}" if line.inner else ""
         often = f", {duration(part.us / part.times)} each time" if part.times else ""
+        # The number that makes Lightning call them again; without it they are called once.
+        reloads = set_at(record.settings, "reloaded_loaders") if record and line.source.function in _LOADERS else ()
         yield finding_of(
             run,
             part,
             f"{what}{place(line.source)} takes {percent(part.us / run.loop_us)} of {watched(run)}{often}{below} "
             f"({each_hour(part.us / run.loop_us)}).",
             None,  # how much of it is needed, nobody knows who only saw how long it takes
-            _FIXES[kind],
+            _KEPT if reloads else _FIXES[kind],
             "medium",
+            tuple(dict.fromkeys((*reloads, *lines_of(part)))),
         )
 
 
@@ -78,9 +90,11 @@ def _unexplained(run: WatchedRun, kind: str, record: RankRecord | None) -> RunPa
     return replace(part, us=left_us, lines=lines) if lines else None
 
 
-def _facts(work_s: float, *marks: str, package: str = "", line: int = 90, hits: int = 200) -> dict[str, Any]:
+def _facts(
+    work_s: float, *marks: str, package: str = "", line: int = 90, hits: int = 200, function: str = "main"
+) -> dict[str, Any]:
     """A run of 400 steps in 40 s, 20 of which take longer."""
-    more = {"inner": ["report.py", 12, "draw"], "package": package}
+    more = {"inner": ["report.py", 12, "draw"], "package": package, "function": function}
     return run_of(
         {"step": (38.0, 380), "long": (2.0 + work_s, 20)},
         sample("step", 80, 150, "forward", hits=200),
@@ -105,6 +119,15 @@ EXAMPLES = [
         facts=_facts(20.0, "epoch_end"),
         saves_us="unknown",
         says=("end of an epoch at train.py:90", "33 %"),
+    ),
+    Example(
+        "Lightning asks for its loaders anew with each epoch",
+        STEPS_ON_CPU,
+        facts=_facts(20.0, function="train_dataloader")
+        | {"settings": {"set_at": {"reloaded_loaders": {"file": "train.py", "line": 70}}}},
+        saves_us="unknown",
+        says=("train.py:90",),
+        fixes=("Keep the loaders",),
     ),
     Example("an agent that plays", STEPS_ON_CPU, facts=_facts(40.0, "forward"), saves_us=None, near_miss=True),
     Example(

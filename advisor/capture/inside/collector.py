@@ -153,12 +153,12 @@ class Collector:
         return [one for one in self.loaders if _passes(one, fed) or _passes(one, beside) >= least]
 
     def _numbers(self, loader: dict[str, Any]) -> dict[str, Any]:
-        """Where the text gives its batch size and workers a number, makes its dataset, gives a Trainer its options."""
+        """Where the text gives its batch size and workers a number, makes its dataset and sampler, its options."""
         from .facts.probe import attempt
 
         options = attempt(partial(self.setting_lines.as_optioned, loader)) or {}
-        dataset, unpacked = self.setting_lines.of_dataset, self.setting_lines.of_options
-        made = {"dataset_at": dataset, "options_at": unpacked}
+        lines = self.setting_lines
+        made = {"dataset_at": lines.of_dataset, "options_at": lines.of_options, "sampler_at": lines.of_sampler}
         known = {name: attempt(partial(of, loader)) or None for name, of in made.items()}
         return {**known, **options} | {
             f"{argument}_at": attempt(partial(self.setting_lines.of_number, loader, argument)) or None

@@ -68,6 +68,7 @@ class Loader(msgspec.Struct, frozen=True):
     num_workers_at: CodePlace | None = None  # and the number of workers
     pictures: list[Pictures] = []  # in the first batches; empty: none was decoded by Pillow, or not seen
     dataset_at: CodePlace | None = None  # where the dataset is made, by the source text
+    sampler_at: CodePlace | None = None  # where its sampler is made, by the source text
     options_at: CodePlace | None = None  # where the arguments that the call unpacks are put together, by the text
     whole_dataset: str = ""  # digest of what the dataset holds, where one of several ranks goes through all of it
 

@@ -24,7 +24,8 @@ class RunSamples(msgspec.Struct, frozen=True):
     package               package whose code the line runs: `matplotlib`, `json` …; empty for user code and for C
     marks                 forward | save | fetch | iterator | workers | evaluate | compile | import | outputs: known
                           functions on the stack (iterator: a DataLoader creates one; workers: its workers start or
-                          stop; outputs: a framework keeps those of an evaluation for its metrics);
+                          stop; outputs: a framework keeps those of an evaluation for its metrics; compress: gzip and
+                          its like write);
                           eval_mode: a module in evaluation mode; also_trained: that was in training mode before;
                           untrained: a batch that no backward pass followed; epoch_end: after the loader of the training
                           was exhausted; first_batch: the first batch of new workers

@@ -141,6 +141,10 @@ def settings(source: str) -> dict[str, Any]:
         ("trainer = Trainer(\n    precision='bf16-mixed',\n)", "autocast", 2),
         ("args = TrainingArguments('kept',\n    bf16=True)", "autocast", 2),
         ("with torch.autocast('cpu', dtype=torch.bfloat16):\n    loss = model(x)", "autocast", 1),
+        ("args = TrainingArguments('kept',\n    skip_memory_metrics=False)", "memory_metrics", 2),
+        ("trainer = Trainer(\n    reload_dataloaders_every_n_epochs=2,\n)", "reloaded_loaders", 2),
+        ("class Config:\n    bucket_cap_mb: float = 0.01", "bucket_cap_mb", 2),
+        ("for block in blocks:\n    fully_shard(block)\nfully_shard(model)", "fully_shard", 2),
     ],
 )
 def test_settings_that_only_the_text_tells(text: str, setting: str, line: int) -> None:
@@ -159,7 +163,24 @@ def test_settings_that_only_the_text_tells(text: str, setting: str, line: int) -
         ("trainer = Trainer(precision='32-true')", "autocast"),
         ("a = Config(attn_implementation='sdpa')", "attn_implementation"),
         ("with autocast('cpu'):\n    f()\nwith autocast('cpu'):\n    g()", "autocast"),
+        ("args = TrainingArguments('kept', skip_memory_metrics=True)", "memory_metrics"),
+        ("trainer = Trainer(reload_dataloaders_every_n_epochs=0)", "reloaded_loaders"),
+        ("model = DistributedDataParallel(model, bucket_cap_mb=None)", "bucket_cap_mb"),
     ],
 )
 def test_what_is_not_clear_is_not_told(text: str, setting: str) -> None:
     assert setting not in settings(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("weights = [1, 2]\nsampler = WeightedRandomSampler(weights, 10)", 2),
+        ("a = WeightedRandomSampler(w, 10)\nb = WeightedRandomSampler(v, 10)", None),
+        ("from torch.utils.data import WeightedRandomSampler", None),
+    ],
+)
+def test_the_only_call_of_a_class(text: str, line: int | None) -> None:
+    known = ScriptText(())
+    known.sources = {"train.py": text}
+    assert known.called("WeightedRandomSampler").get("line") == line

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
+from pathlib import Path
 from types import FrameType
 
 import pytest
@@ -44,3 +46,21 @@ def test_a_training_step_is_told_by_torchs_functions() -> None:
         ("forward", "backward", "optimizer"), True
     )
     assert "backward" not in seen["optimizer"] | seen["forward"]
+
+
+def test_a_checkpoint_that_is_compressed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: set[str] = set()
+
+    class Told:
+        """A file, which sees from where it is written."""
+
+        def write(self, data: bytes) -> int:
+            seen.update(marks_of(sys._getframe()))
+            return len(data)
+
+        def flush(self) -> None:
+            pass
+
+    with gzip.GzipFile(fileobj=Told(), mode="wb") as file:  # type: ignore[call-overload]
+        torch.save({"weight": torch.rand(1 << 16)}, file)
+    assert {"save", "compress"} <= seen

@@ -12,7 +12,7 @@ from types import CodeType
 from ..guards.user_code import file_of, foreign_folders
 
 # Work that a function of torch, Python or a framework stands for, wherever on the stack it is.
-FORWARD, BACKWARD, OPTIMIZER, SAVE, FETCH, ITERATOR, WORKERS, EVALUATE, COMPILE, IMPORT, OUTPUTS = (
+FORWARD, BACKWARD, OPTIMIZER, SAVE, FETCH, ITERATOR, WORKERS, EVALUATE, COMPILE, IMPORT, OUTPUTS, COMPRESS = (
     "forward",
     "backward",
     "optimizer",
@@ -24,6 +24,7 @@ FORWARD, BACKWARD, OPTIMIZER, SAVE, FETCH, ITERATOR, WORKERS, EVALUATE, COMPILE,
     "compile",
     "import",
     "outputs",
+    "compress",
 )
 
 _NESTED = ("nested_concat", "nested_detach", "nested_numpify", "nested_truncate")
@@ -39,6 +40,7 @@ _KNOWN = (
     (WORKERS, "torch/utils/data/dataloader.py", ("_shutdown_workers", "__del__")),
     (COMPILE, "torch/_dynamo/convert_frame.py", ()),
     (IMPORT, "<frozen importlib._bootstrap>", ()),
+    *((COMPRESS, f"/{module}.py", ("write",)) for module in ("gzip", "bz2", "lzma")),
     # What an evaluation keeps of all outputs: Transformers' Trainer and Accelerate gather, pad and concatenate them.
     (OUTPUTS, "transformers/trainer_pt_utils.py", ("add", "get_arrays", "to_cpu_and_numpy", *_NESTED)),
     (OUTPUTS, "accelerate/accelerator.py", ("gather_for_metrics", "pad_across_processes")),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from . import penalty_interval
 from .file_digests import digests, own_files
 from .syntax import given, last_name, parsed
-from .text_settings import FIRST_OF, WORDS, is_set, settings_of
+from .text_settings import FIRST_COUNTS, FIRST_OF, WORDS, is_set, settings_of
 
 Place = dict[str, Any]  # file, line, function: the keys of `record.CodePlace`
 
@@ -102,8 +102,11 @@ class ScriptText:
             for name, at in settings_of(node):
                 lines[name].add((file, at.lineno))  # type: ignore[attr-defined]
         # A call of `.double()` says more than a mention of float64, a switch more than a call of what it switches on.
+        known: dict[str, Iterable[tuple[str, int]]]
         known = {FIRST_OF.get(name, name): at for name, at in sorted(lines.items(), key=lambda one: one[0] in FIRST_OF)}
-        found = {name: _only(at) for name, at in known.items() if is_set(name)}
+        found = {
+            name: _only(sorted(at)[:1] if name in FIRST_COUNTS else at) for name, at in known.items() if is_set(name)
+        }
         found |= {"penalty_every": self.penalty_interval(), **self.batch_sizes(), **self.intervals()}
         return {name: place for name, place in found.items() if place}
 
@@ -133,6 +136,11 @@ class ScriptText:
         """The only call of Transformers' TrainingArguments or of a class named after it; empty where several are."""
         calls = (one for one in self.nodes(_ARGUMENTS) if isinstance(one[1], ast.Call))
         return _only((file, node.lineno) for file, node in calls if last_name(node.func).endswith(_ARGUMENTS))  # type: ignore[attr-defined]
+
+    def called(self, name: str) -> Place:
+        """The only call of a class or function of this name; empty where there is none, or are several."""
+        calls = (one for one in self.nodes(name) if isinstance(one[1], ast.Call)) if name else ()
+        return _only((file, node.lineno) for file, node in calls if last_name(node.func) == name)  # type: ignore[attr-defined]
 
     def penalty_interval(self) -> Place:
         """Where the interval of a gradient penalty is given the number 1; empty if none is, or several are."""

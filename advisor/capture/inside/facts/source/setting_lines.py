@@ -142,6 +142,10 @@ class SettingLines:
         """Where the dataset of a loader is made, by the text; empty where that is not known."""
         return self.text.dataset(_made(loader))
 
+    def of_sampler(self, loader: dict[str, Any]) -> Place:
+        """Where the sampler of a loader is made, by the text; empty where that is not known."""
+        return self.text.called(loader.get("sampler") or "")
+
     def of_options(self, loader: dict[str, Any]) -> Place:
         """Where the arguments that a loader's call unpacks are put together, by the text; empty if not known."""
         return self.text.options(_made(loader))

@@ -30,6 +30,10 @@ WORDS = (
     "precision",
     "bf16",
     "fp16",
+    "skip_memory_metrics",
+    "reload_dataloaders",
+    "bucket_cap_mb",
+    "fully_shard",
 )
 _SETTINGS = (
     "threads",
@@ -46,7 +50,13 @@ _SETTINGS = (
     "cudnn_benchmark",
     "cudnn_deterministic",
     "onednn_enabled",
+    "memory_metrics",
+    "reloaded_loaders",
+    "bucket_cap_mb",
+    "fully_shard",
 )
+# Calls of which there may be several, one for each kind of module: the first stands for them all.
+FIRST_COUNTS = ("fully_shard",)
 # What says more than another mention of a setting -> the setting.
 FIRST_OF = {".double()": "double", "checkpointing=True": "checkpointing"}
 _SWITCHES = {
@@ -55,6 +65,12 @@ _SWITCHES = {
     "onednn_enabled": ("mkldnn", "enabled"),
 }
 _CHECKPOINTS = ("checkpoint", "checkpoint_sequential", "checkpoint_wrapper", "gradient_checkpointing_enable")
+# Arguments that are a setting whatever they are given, but None; what skips something counts where it is False.
+_GIVEN = {
+    "skip_memory_metrics": "memory_metrics",
+    "reload_dataloaders_every_n_epochs": "reloaded_loaders",
+    "bucket_cap_mb": "bucket_cap_mb",
+}
 _VECTORIZE = "vectorize"
 _SETS_VARIABLE = ("setdefault", "putenv")
 
@@ -71,10 +87,14 @@ def settings_of(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 def _of_name(name: str, value: ast.expr) -> str:
     """The setting that a name is of with that value, as an argument of a framework is; empty where of none.
 
-    Sources: Lightning's `Trainer` (detect_anomaly, precision), Transformers' `TrainingArguments` (bf16, fp16,
-    gradient_checkpointing) and configurations of models (attn_implementation), Accelerate's `mixed_precision`.
+    Sources: Lightning's `Trainer` (detect_anomaly, precision, reload_dataloaders_every_n_epochs), Transformers'
+    `TrainingArguments` (bf16, fp16, gradient_checkpointing, skip_memory_metrics) and configurations of models
+    (attn_implementation), Accelerate's `mixed_precision`, DistributedDataParallel (bucket_cap_mb).
     """
     given_it = value.value if isinstance(value, ast.Constant) else None
+    counts = given_it is False if name == "skip_memory_metrics" else bool(given_it)
+    if counts and name in _GIVEN:
+        return _GIVEN[name]
     if given_it is True and "checkpoint" in name:
         return "checkpointing=True"
     if given_it is True and name == "detect_anomaly":
@@ -100,7 +120,7 @@ def _of_node(node: ast.AST) -> Iterator[str]:
         yield "double"
     if called in _CHECKPOINTS:
         yield "checkpointing"
-    if called == "autocast":
+    if called in ("autocast", "fully_shard"):
         yield called
     if _wants_gradient(node):
         yield "requires_grad"
