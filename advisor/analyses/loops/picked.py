@@ -19,7 +19,6 @@ _APART = (
     *("aten::_cdist_forward", "aten::sort", "aten::topk", "aten::median"),
 )
 Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 def spread(trace: Trace, steps: Steps, costs: LineCosts, lines: set[int], turns: float) -> float:
