@@ -39,7 +39,7 @@ from advisor.api import (
 )
 
 from ..shared._examples import STEPS_ON_CPU
-from ..shared._places import place, set_at
+from ..shared._places import object_of, place, set_at
 from ..shared._side_effect_factors import THREAD_SIDE_EFFECTS
 from ..shared._words import percent, plural
 
@@ -76,7 +76,7 @@ def check(
             f"not running for {percent(threads.waiting_share)} of the time."
         ),
         saving=saving,
-        where=tuple(one.source for one in own if one.source),
+        where=tuple(at for one in own if one.source for at in (one.source, *object_of(one.source, record))),
         facts={"cpu_share": busy, "loop_waiting_share": threads.waiting_share, "cores_used": threads.cores_used},
         fix=Fix(
             "Block instead of polling, or move the work to another process",

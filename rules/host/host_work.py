@@ -54,7 +54,7 @@ from advisor.api import (
     draw,
 )
 
-from ..shared._places import calls_collector
+from ..shared._places import calls_collector, object_of
 from ..shared._rising_steps import end_of_rise
 from ..shared._side_effect_factors import SIDE_EFFECTS
 from ..shared._slow_containers import in_container, slow_container
@@ -120,7 +120,8 @@ def check(
             found_here = as_messages(found_here, place, price, record)
             called = CallSites.compute(price.ops.trace, lines).of_lines(place.where)
             heads = place.heads if place.lines[0].visits >= LOOP_ITERATIONS else ()
-            found_here = replace(found_here, where=tuple(dict.fromkeys((*heads, *found_here.where, *called))))
+            made = object_of(place.where[0], record)
+            found_here = replace(found_here, where=tuple(dict.fromkeys((*heads, *found_here.where, *called, *made))))
             slow = slow_container(record, place.lines, scale.scaled(place.python_us))
             named = named_vectorize(in_container(found_here, slow, price), record)
             yield asleep(named, price, threads, record) if rare is None else named

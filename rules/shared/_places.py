@@ -37,6 +37,14 @@ def made_at(made: Loader | Optimizer | CodePlace | None) -> tuple[Source, ...]:
     return (Source(made.file, made.line, made.function),) if made and made.file else ()
 
 
+def object_of(source: Source | None, record: RankRecord | None) -> tuple[Source, ...]:
+    """Where the script makes the only object of the class that a line belongs to: there its arguments are chosen."""
+    classes = record.classes.get(source.file, ()) if source and record else ()
+    around = [one for one in classes if source and one.first <= source.line <= one.last]
+    inmost = max(around, key=lambda one: one.first, default=None)
+    return (Source(inmost.file, inmost.line),) if inmost else ()
+
+
 def first_of(first: Iterable[Source], others: Iterable[Source]) -> tuple[Source, ...]:
     """These places and then the others, each line once."""
     lines: dict[tuple[str, int], Source] = {}

@@ -5,7 +5,7 @@ same keys as plain JSON, without importing this package (it must not import msgs
 """
 
 from advisor.capture.record.calibration import Measured
-from advisor.capture.record.code_place import CodePlace, Container, TextBlock
+from advisor.capture.record.code_place import CodePlace, Container, MadeClass, TextBlock
 from advisor.capture.record.dataflow import (
     ALIVE,
     ASKS,
@@ -49,6 +49,7 @@ __all__ = [
     "Loader",
     "Lookup",
     "LossLabels",
+    "MadeClass",
     "Mask",
     "Measured",
     "MemoryReading",

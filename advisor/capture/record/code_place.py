@@ -27,6 +27,15 @@ class TextBlock(msgspec.Struct, frozen=True, array_like=True):
     last: int
 
 
+class MadeClass(msgspec.Struct, frozen=True, array_like=True):
+    """A class of the script, as its source text shows it: its lines, and the only call that makes an object of it."""
+
+    first: int
+    last: int
+    file: str
+    line: int
+
+
 class Container(msgspec.Struct, frozen=True):
     """A container on which a line of the recorded step runs an operation whose time may grow with its length.
 

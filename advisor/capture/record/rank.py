@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from advisor.capture.record.calibration import Measured
-from advisor.capture.record.code_place import CodePlace, Container, TextBlock
+from advisor.capture.record.code_place import CodePlace, Container, MadeClass, TextBlock
 from advisor.capture.record.dataflow import Dataflow, JudgedOps
 from advisor.capture.record.held_memory import EvaluationGraph, KeptGraphs, OutOfMemory
 from advisor.capture.record.steps import LaterWindow, StepTimes, TraceFile
@@ -124,6 +124,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     sparse_products: list[SparseProduct] = []  # likewise
     calibration: Measured | None = None  # None: not requested, or it failed
     blocks: dict[str, list[TextBlock]] = {}  # by file of the script; absent in earlier versions
+    classes: dict[str, list[MadeClass]] = {}  # likewise: those of which the text makes one object
     file_digests: dict[str, str] = {}  # by file of the script: SHA-256 of its bytes, in hexadecimal digits
     line_digests: dict[str, str] = {}  # by file: four hexadecimal digits per line
     user_files: list[str] = []  # files of the user's code (not site-packages) in which lines were recorded

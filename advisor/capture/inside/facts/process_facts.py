@@ -18,6 +18,7 @@ from .model.checkpoint_lines import saves
 from .sent_buffers import SentBuffers, wrappers
 from .source import secrets
 from .source.line_digests import digests
+from .source.made_classes import made_classes
 from .source.text_blocks import blocks
 
 
@@ -66,6 +67,7 @@ class Facts:
         self.known["environment"] = secrets.allowed(os.environ)
         self.known["saves"] = probe.attempt(saves)
         self.known["blocks"] = probe.attempt(lambda: blocks(self.collector.setting_lines.text)) or {}
+        self.known["classes"] = probe.attempt(lambda: made_classes(self.collector.setting_lines.text)) or {}
         self.known["file_digests"] = probe.attempt(lambda: self.collector.setting_lines.text.digests) or {}
         self.known["line_digests"] = probe.attempt(lambda: digests(self.collector.setting_lines.text)) or {}
         found = [self.kept_before, self._kept(alive.scalars if alive else None)]
