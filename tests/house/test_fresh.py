@@ -71,7 +71,8 @@ def test_every_fourth_script_of_one_process_trains() -> None:
     left = {path: names for path in scripts if (names := _missing(path))}
     if left:
         warnings.warn(f"left out, as packages that they import are not installed: {left}", stacklevel=1)
-    scripts = [path for path in scripts if path not in left]
+    # Ranks that a script starts by itself make their steps in processes of their own.
+    scripts = [path for path in scripts if path not in left and "spawn" not in path.read_text("utf-8")]
     assert steps_made(scripts, 2) == dict.fromkeys(map(str, scripts), 2)
 
 

