@@ -1,8 +1,10 @@
-"""Steps and facts that the examples of `host-work` are drawn with."""
+"""Examples of `host-work`, with the steps and facts that they are drawn with."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from advisor.api import BACKWARD, FORWARD, GEMM, Ev, Example, draw
 
 STEPS = """
     step   [1                     ][2                     ]
@@ -47,3 +49,217 @@ def memory(length: int, **changes: object) -> dict[str, Any]:
     known = {"file": "train.py", "line": 31, "function": "sample", "name": "self.memory", "kind": "deque"}
     made = {"made": {"file": "train.py", "line": 12}, "operation": "draw", "often": 64.0}
     return {"containers": [known | made | {"length": length} | changes]}
+
+
+OF_HOST_WORK = [
+    Example(
+        "a replay memory that is a long deque",
+        draw(STEPS, us=100, P=Ev("train.py(31): sample"), F=FORWARD, B=BACKWARD),
+        facts=memory(400_000, read_us=11.0),
+        saves_us=(680, 1000),
+        says=("train.py:31 draws entries from the deque `self.memory` of 400,000, made at train.py:12",),
+        fixes=("used as a ring",),
+    ),
+    Example(
+        "a search of a list",
+        draw(STEPS, us=100, P=Ev("train.py(31): sample"), F=FORWARD, B=BACKWARD),
+        facts=memory(50_000, kind="list", operation="search", often=1.0),
+        saves_us=(240, 1000),
+        says=("searches the list `self.memory`",),
+        fixes=("Search a set",),
+    ),
+    Example(
+        "a short deque, of which the draws take little of the line",
+        draw(STEPS, us=100, P=Ev("train.py(31): sample"), F=FORWARD, B=BACKWARD),
+        facts=memory(2_000),
+        saves_us=(620, 1000),
+        fixes=("Use tensor ops",),
+        near_miss=True,
+    ),
+    Example(
+        "a loop over the samples in the middle of the step",
+        draw(STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        saves_us=(620, 1000),
+        says=("`accuracy`", "train.py:31"),
+    ),
+    Example(
+        "the same where the collector stopped other steps than these for long",
+        draw(STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [2400.0] * 100}, "gc_pauses_us": [80_000.0] * 3},
+        saves_us=(620, 1000),
+        says=("`accuracy`",),
+    ),
+    Example(
+        "a function that `np.vectorize` calls for each element",
+        draw(STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        facts={"settings": {"set_at": {"vectorize accuracy": {"file": "train.py", "line": 9}}}},
+        saves_us=(620, 1000),
+        says=("`np.vectorize` calls `accuracy` once for each element",),
+    ),
+    Example(
+        "a line that calls the collector, whose pauses are another rule's",
+        draw(STEPS, us=100, P=Ev("train.py(31): on_step_end"), F=FORWARD, B=BACKWARD),
+        facts={"settings": {"set_at": {"gc.collect": {"file": "train.py", "line": 31}}}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the same where a thread of the script's had the core that the loop was ready for",
+        draw(STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": BESIDE},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a loop that sleeps until a thread of the script's has the batch",
+        draw(STEPS, us=100, P=Ev("train.py(31): batches"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": BESIDE | {"loop_queued_us": 100_000.0}},
+        saves_us=(620, 1000),
+        says=("`batches`",),
+    ),
+    Example(
+        "a sleep of the script's own",
+        draw(STEPS, us=100, P=Ev("train.py(31): pause"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": ASLEEP},
+        saves_us=(780, 1000),
+        says=("`pause`", "sleeps or waits for 38 % of its time"),
+        fixes=("Leave out the sleep",),
+    ),
+    Example(
+        "the same time in Python that runs",
+        draw(STEPS, us=100, P=Ev("train.py(31): pause"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": ASLEEP | {"loop_cpu_us": 990_000.0}},
+        saves_us=(620, 1000),
+        fixes=("Use tensor ops",),
+        near_miss=True,
+    ),
+    Example(
+        "messages to processes that do little",
+        draw(STEPS, us=100, P=Ev("train.py(31): ask"), F=FORWARD, B=BACKWARD),
+        facts=asks(20_000.0),
+        saves_us=(600, 1000),
+        says=("in messages to other processes", "8 of them use 200 µs"),
+    ),
+    Example(
+        "messages to processes that do as much as the loop waits",
+        draw(STEPS, us=100, P=Ev("train.py(31): ask"), F=FORWARD, B=BACKWARD),
+        facts=asks(400_000.0),
+        saves_us=(0, 1000),
+        says=("8 of them use 4 ms",),
+    ),
+    Example(
+        "one call of a library in a small step",
+        draw(STEPS, us=10, P=Ev("train.py(31): cut"), F=FORWARD, B=BACKWARD),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a step that ran more lines than are recorded: the rest of its Python is the place's that it began with",
+        draw(
+            """
+            step   [1                     ][2                     ]
+            cpu    [F   ][P  ]     [B      ][F   ][P  ]     [B      ]
+            """,
+            us=100,
+            P=Ev("train.py(31): accuracy"),
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        facts={"files": [{"path": "lines.json", "role": "lines", "cut": True}]},
+        saves_us=(650, 1150),
+        says=("`accuracy`",),
+    ),
+    Example(
+        "Python that nothing names",
+        draw(
+            """
+            step   [1                     ][2                     ]
+            cpu    [F   ]         [B      ][F   ]         [B      ]
+            """,
+            us=100,
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        saves_us=(0, 1000),
+        says=("advisor run",),
+    ),
+    Example(
+        "one step of five in which somebody else had the core",
+        draw(
+            """
+            step   [1      ][2      ][3                              ][4      ][5      ]
+            cpu    [F ][B  ][F ][B  ][F ][P                     ][B  ][F ][B  ][F ][B  ]
+            """,
+            us=100,
+            P=Ev("train.py(31): accuracy"),
+            F=FORWARD,
+            B=BACKWARD,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "two steps of seven that write a checkpoint",
+        draw(SOME, us=100, P=Ev("train.py(31): save"), F=FORWARD, B=BACKWARD),
+        facts={"steps": SOME_US},
+        saves_us=(130, 300),
+        says=("in a few of the steps",),
+    ),
+    Example(
+        "the same where others had the core in those steps, as the system counted without the profiler",
+        draw(SOME, us=100, P=Ev("train.py(31): save"), F=FORWARD, B=BACKWARD),
+        facts={"steps": SOME_US, "vitals": {"loop_queued_us": 5500.0, "timed_steps": 20}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "one step of seven, as in all steps that were timed: an agent that plays before it learns",
+        draw(ONE, us=100, P=Ev("train.py(31): play"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [900.0, 900.0, 2000.0, 900.0, 900.0, 900.0, 900.0] * 5}},
+        saves_us=(90, 160),
+        says=("in a few of the steps (one in 7)", "train.py:31"),
+    ),
+    Example(
+        "one step of seven, as in none that was timed",
+        draw(ONE, us=100, P=Ev("train.py(31): play"), F=FORWARD, B=BACKWARD),
+        facts={"steps": {"unprofiled_us": [900.0] * 35}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the same function beside a GPU that it keeps from nothing",
+        draw(
+            """
+            step   [1                     ][2                     ]
+            cpu    [F   ][P      ][B      ][F   ][P      ][B      ]
+            gpu 7   [K                   ][K      ][K           ][K]
+            """,
+            us=100,
+            P=Ev("train.py(31): accuracy"),
+            F=FORWARD,
+            B=BACKWARD,
+            K=GEMM,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the 15 µs between the ops of a deep model, half of the step in all",
+        draw(
+            """
+            step   [1                             ][2                             ]
+            cpu    [F                   ][B       ][F                   ][B       ]
+            """,
+            us=20,
+            F=Ev(FORWARD.name, times=20, fill=0.25),
+            B=BACKWARD,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "ops side by side",
+        draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000, F=FORWARD, B=BACKWARD),
+        saves_us=None,
+    ),
+]
