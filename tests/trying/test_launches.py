@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from advisor.gate.pairs import Side
-from advisor.gate.turns import Runner, environment
+from advisor.gate.turns import EndedError, Runner, environment
 from advisor.model import Treatment
 from advisor.trying.pairing import Measured, layout_of, measurer
 from advisor.trying.session import Session
@@ -168,3 +168,18 @@ def test_a_change_is_measured(tmp_path: Path, words: tuple[str, ...], script: st
     assert measured.head.reached
     assert not measured.base.reached
     assert left_in(tmp_path) == []
+
+
+@pytest.mark.torch
+def test_a_patch_of_a_script_that_has_ended_reached_it(tmp_path: Path) -> None:
+    """Python takes the file's name away from the main module when the script's last line has run."""
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(SHORT)
+    settings = {"files": {str(tmp_path / "train.py"): "train.py", str(tmp_path / "other.py"): "other.py"}, "losses": 9}
+    with Runner((sys.executable, "train.py"), tmp_path, environment(), settings) as process:
+        process.ready()
+        with pytest.raises(EndedError):
+            process.turn(100)
+        facts = process.facts()
+    assert facts["reached"] == ["train.py, as patched"]
+    assert facts["missed"] == ["other.py, which the script does not import"]

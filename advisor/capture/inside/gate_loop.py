@@ -86,12 +86,15 @@ class GateLoop(Listeners):
         self.pipe_in = -1
         self.pipe_out = -1
         self.rest = b""
+        self.script: str | None = None
 
     def begin(self) -> None:
         """Opens the pipes and listens; once."""
         if self.begun:
             return
         self.begun = self.live = True
+        # Python takes the name away from the main module when its last line has run, before `atexit` is called.
+        self.script = getattr(sys.modules["__main__"], "__file__", None)
         folder = self.settings["turns"]
         try:
             # Without waiting: a controller that is gone must not leave a process behind that waits for it.
@@ -184,7 +187,7 @@ class GateLoop(Listeners):
     def _facts(self) -> str:
         notes = self.notes
         reached, missed = (list(notes.reached), list(notes.missed)) if notes else ([], [])
-        _note_files(self.settings.get("files", {}), reached, missed)
+        _note_files(self.settings.get("files", {}), self.script, reached, missed)
         left: dict[str, Any] = {"reached": reached, "missed": missed, "losses": self.losses.as_text()}
         if self.counts is not None:
             left |= {"counts": self.counts.per_step(), "startup_us": self.startup_ns / 1e3}
@@ -260,11 +263,12 @@ def _counted(running: Any, steps: int) -> str:
         return "{}"
 
 
-def _note_files(files: dict[str, str], reached: list[str], missed: list[str]) -> None:
+def _note_files(files: dict[str, str], script: str | None, reached: list[str], missed: list[str]) -> None:
     """files: path -> name of those that a patch changed. Only of Python files it is known whether they were read."""
     if not files:
         return
-    loaded = {os.path.realpath(getattr(module, "__file__", None) or "/") for module in list(sys.modules.values())}
+    every = [script, *(getattr(module, "__file__", None) for module in list(sys.modules.values()))]
+    loaded = {os.path.realpath(file) for file in every if file}
     for path, name in files.items():
         if not path.endswith(".py") or os.path.realpath(path) in loaded:
             reached.append(f"{name}, as patched")
