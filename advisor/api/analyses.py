@@ -11,6 +11,7 @@ from advisor.analyses.base.host_communication import HostCommunication, host_col
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.recorded_facts import LoaderFacts, OptimizerFacts
+from advisor.analyses.base.repeated_ops import OpLoop, RepeatedOps
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.step_drift import SlowerLine, StepDrift
 from advisor.analyses.base.step_ops import StepOps
@@ -168,6 +169,7 @@ __all__ = [
     "Nesting",
     "ObservedOps",
     "ObservedSteps",
+    "OpLoop",
     "Ops",
     "OptimizerFacts",
     "OptimizerWork",
@@ -180,6 +182,7 @@ __all__ = [
     "Ranks",
     "Rates",
     "Readers",
+    "RepeatedOps",
     "Replay",
     "Reused",
     "SampledLoop",

@@ -3,7 +3,8 @@
 ## What it looks at
 Gaps in which the device has nothing queued while the host is preparing the next launch, op by op. Shown with them: how
 many launches a step has, what one costs the host, and how short the kernels are. If single ops make most launches, as a
-convolution that goes through its batch sample by sample does, they are named.
+convolution that goes through its batch sample by sample does, they are named. So are loops: the same few ops again and
+again within a step, more often than any model has layers, or without the weights of layers.
 
 ## Why it costs time
 Each PyTorch op costs the host some microseconds before its kernel is launched. Where kernels are shorter than
@@ -12,8 +13,10 @@ that, the device finishes each of them before the next one arrives.
 ## How to fix it
 Give the host less to do per kernel: `torch.compile(model)` fuses small kernels, `mode="reduce-overhead"` replays a
 whole region as one CUDA graph; where only the backward pass waits, compiled autograd compiles that, too. Use fused
-layers and optimizers. A larger batch makes every kernel longer with the same number of launches. What one op launches
-by itself no compiler fuses: choose arguments for which a library has a kernel (dilation, groups, dtype), or another op.
+layers and optimizers. Where the waits lie in a loop, compute its iterations by ops on whole tensors, or by a kernel of
+a library or of Triton, if each needs the one before. A larger batch makes every kernel longer with the same number of
+launches. What one op launches by itself no compiler fuses: choose arguments for which a library has a kernel (dilation,
+groups, dtype), or another op.
 
 ## When to leave it
 Models whose shapes change at every step: CUDA graphs would be captured again each time. Short runs, in which compiling
@@ -38,8 +41,11 @@ from advisor.api import (
     GpuIdle,
     Intervals,
     Launches,
+    OpLoop,
     Price,
     RankRecord,
+    RepeatedOps,
+    Saving,
     Steps,
     Trace,
     Treatment,
@@ -56,12 +62,17 @@ from ._launches_in_ops import ManyLaunches, many_launches
 
 # From this share on it is the backward pass alone that is slow to launch: it has two thirds of the kernels elsewhere.
 _MOSTLY = 0.8
+# Most of the wait lies in loops: then what is in them is to be changed first.
+_MOST = 0.5
+# More names of ops are no help to find a loop.
+_NAMED = 4
 
 
 def check(
     price: Price,
     launches: Launches,
     idle: GpuIdle,
+    repeated: RepeatedOps,
     record: RankRecord | None,
     *,
     min_share: float = 0.05,  # the fix is a compiler: less than 5 % of the step is not worth its side effects
@@ -73,20 +84,20 @@ def check(
     # A compiled region that ran has its row, whoever recorded the trace.
     ran = bool(trace.events.named("CompiledFunction", "Torch-Compiled Region").any())
     compiled = True if ran else record.settings.compiled if record else None
-    fused = [edits.fuse(price.replay.launching, into=price.replay.steps)] if price.replay else []
-    how = "low: regions cannot be captured (changing shapes, syncs inside); high: the step with one launch"
-    saving = price.saving([], fused, ("idle_launch",), how, model_us=(0.0, idle_us))
+    many = many_launches(price)
+    waits = breakdown.intervals["idle_launch"]
+    backward, in_loops = _in_backward(trace, steps, waits), repeated.share(waits)
+    loop = repeated.loops[0] if many is None and in_loops >= _MOST else None
+    saving = _of_loops(price, repeated) if loop else _of_launches(price)
     if saving.high_us < min_share * scale.step_us:
         return
-    many = many_launches(price)
-    backward = _in_backward(trace, steps, breakdown.intervals["idle_launch"])
     places = tuple(group.where for group in idle.top("idle_launch", 3) if group.where)
     yield Finding(
         message=(
             f"The GPU waits {duration(scale.scaled(idle_us))} of each step ({percent(share)}) for its next launch: a "
             f"step has {count(launches.per_step)} launches of kernels with a median duration of "
             f"{duration(launches.kernel_us)}, {percent(launches.short_share)} of them under 10 µs"
-            f"{_mostly(backward)}{_in_one(many)}."
+            f"{_mostly(backward)}{_in_one(many)}{_in_loop(loop, in_loops)}."
         ),
         saving=saving if many is None else None,  # what another op would launch instead is not known
         where=places,
@@ -100,9 +111,28 @@ def check(
             "compiled": compiled,
             "cuda_graphs": launches.graphs,
             "backward_share": backward,
+            "loop_share": in_loops,
         },
-        fix=_fix(compiled, launches.graphs, backward) if many is None else _other_op(many),
+        fix=_no_loop(loop) if loop else _fix(compiled, launches.graphs, backward) if many is None else _other_op(many),
         claims=("idle_launch",),
+    )
+
+
+def _of_launches(price: Price) -> Saving:
+    """The launches as one."""
+    idle_us = price.breakdown.us("idle_launch")
+    fused = [edits.fuse(price.replay.launching, into=price.replay.steps)] if price.replay else []
+    how = "low: regions cannot be captured (changing shapes, syncs inside); high: the step with one launch"
+    return price.saving([], fused, ("idle_launch",), how, model_us=(0.0, idle_us))
+
+
+def _of_loops(price: Price, repeated: RepeatedOps) -> Saving:
+    """The waits for launches in the loops; what takes their place is not known."""
+    idle = intersect(price.breakdown.intervals["idle_launch"], repeated.spans)
+    idle_us = price.ops.steps.per_step_us(total(idle))
+    how = "low: each iteration needs the one before; high: the GPU waits in none of them"
+    return price.saving(
+        [], [edits.remove(repeated.rows)], ("idle_launch",), how, model_us=(0.0, idle_us), bound_us=idle_us
     )
 
 
@@ -131,6 +161,27 @@ def _in_one(many: ManyLaunches | None) -> str:
     if many is None:
         return ""
     return f"; {percent(many.share)} of the launches are made by `{many.op}`, up to {count(many.most)} in a single call"
+
+
+def _in_loop(loop: OpLoop | None, share: float) -> str:
+    if loop is None:
+        return ""
+    return f"; {percent(share)} of the wait is in loops, the longest of {count(loop.iterations)} times {_names(loop)}"
+
+
+def _names(loop: OpLoop) -> str:
+    """Ops of one iteration, the first few."""
+    several = tuple(dict.fromkeys(loop.ops))
+    return ", ".join(f"`{name}`" for name in several[:_NAMED]) + (" and others" if len(several) > _NAMED else "")
+
+
+def _no_loop(loop: OpLoop) -> Fix:
+    return Fix(
+        f"Compute the {count(loop.iterations)} iterations by ops on whole tensors, or by one kernel",
+        "numerics",
+        "for i in range(len(points)):\n    norm = (points - points[i]).norm(dim=1)\n    far[i] = norm.max()",
+        "far = torch.cdist(points, points).amax(dim=1)",
+    )
 
 
 def _other_op(many: ManyLaunches) -> Fix:
@@ -219,6 +270,29 @@ EXAMPLES = [
         saves_us="unknown",
         says=("`aten::slow_conv_dilated3d`, up to 40 in a single call",),
         fixes=("Replace `aten::slow_conv_dilated3d`",),
+    ),
+    Example(
+        "a loop over the rows of a tensor",
+        draw(
+            _STEPS,
+            us=50,
+            F=Ev("aten::add", times=40),
+            K=Ev(ELEMENTWISE.name, "kernel", times=40, fill=0.2),
+        ),
+        saves_us=(0, 1100),
+        says=("in loops, the longest of 40 times `add`",),
+        fixes=("Compute the 40 iterations by ops on whole tensors",),
+    ),
+    Example(
+        "forty layers: they have weights and are no loop",
+        draw(
+            _STEPS,
+            us=50,
+            F=Ev("aten::addmm", times=40),
+            K=Ev(ELEMENTWISE.name, "kernel", times=40, fill=0.2),
+        ),
+        saves_us=(0, 1100),
+        fixes=("Compile the model",),
     ),
     Example(
         "as many launches, but the queue is never empty",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.analyses.base.device import Device
-from advisor.analyses.base.links import Links
+from advisor.analyses.base.repeated_ops import RepeatedOps
+from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.costs.batch_work import Host, batch_of_shapes, once_per_sample, sample_bytes, work_us
 from advisor.analyses.lines.sampled_loops import SampledLoops
 from advisor.analyses.step.gpu_idle import GpuIdle
@@ -15,7 +15,7 @@ from advisor.analyses.work.sixteen_bits import in_sixteen_bits
 from advisor.capture.record import RankRecord, Settings
 from advisor.computed import Missing
 from advisor.constants import constant
-from advisor.trace.events import Category, Trace
+from advisor.trace.events import Category
 
 # A loop that takes more of the step may turn for each sample: nothing of it is fixed then.
 _KNOWN = 0.3
@@ -64,15 +64,15 @@ class BatchSplit:
     @classmethod
     def compute(
         cls,
-        trace: Trace,
-        device: Device,
-        links: Links,
+        ops: StepOps,
         idle: GpuIdle | None,
         host: Host,
         record: RankRecord | None,
         sampled: SampledLoops | None,
+        repeated: RepeatedOps,
     ) -> BatchSplit:
         """The split. Raises Missing where the batch size, the shapes or a large part of the step are not known."""
+        trace, device = ops.trace, ops.device
         if device.kind == "foreign":
             raise Missing(device.why)
         facts = record.loaders[0] if record and record.loaders else None
@@ -81,7 +81,7 @@ class BatchSplit:
             asked = "no DataLoader provides it" if record else "capture the script with `advisor run`"
             raise Missing(f"the batch size cannot be derived from the shapes; {asked}")
         if idle is not None:
-            return _on_device(host, device, idle, links, batch)
+            return _on_device(host, ops, idle, repeated, batch)
         if not host.ops.any() or not (trace.events.dims[host.ops] >= 0).any():
             raise Missing(
                 "the ops' shapes were not recorded, so their work per sample is not known; use record_shapes=True"
@@ -128,25 +128,28 @@ def _on_cpu(host: Host, batch: int, record: RankRecord | None) -> BatchSplit:
     return BatchSplit(batch, fixed_us, (low, high), known, how, sample_bytes(host, batch))
 
 
-def _on_device(host: Host, device: Device, idle: GpuIdle, links: Links, batch: int) -> BatchSplit:
+def _on_device(host: Host, ops: StepOps, idle: GpuIdle, repeated: RepeatedOps, batch: int) -> BatchSplit:
     """Waits for launches stay, unless the script loops over the samples; waits for input grow; kernels grow once they
     fill the device.
     """
-    events, scale = host.trace.events, host.scale
-    kernels = np.flatnonzero(events.of(Category.KERNEL) & links.inside)
+    events, scale = ops.events, host.scale
+    kernels = np.flatnonzero(events.of(Category.KERNEL) & ops.links.inside)
     dur_ns, blocks = events.dur_ns.take(kernels), events.blocks.take(kernels)
     whole = int(dur_ns.sum())
     if not whole:
         raise Missing("no kernel ran in the steps, so the cost of a sample is not known")
     # A kernel with a block for a part of the multiprocessors takes as long with as many blocks as there are.
-    filled = (blocks < 0) | (blocks >= (device.multiprocessors or 1))
+    filled = (blocks < 0) | (blocks >= (ops.device.multiprocessors or 1))
     growing = float(dur_ns[filled].sum()) / whole
     busy_us = host.steps.step_us * (1 - idle.share)
     input_us, host_us = idle.by_cause_us["idle_input"], idle.by_cause_us["idle_host"]
     # Of idle time that no row explains nobody knows that a larger batch would spare it.
     input_us += idle.by_cause_us["idle_unknown"]
-    # What the host does of its own may be work per sample (a loop over the batch) or not; so may ops of such a loop.
-    host_us += once_per_sample(host, batch) * idle.by_cause_us["idle_launch"]
+    # What the host does of its own may be work per sample (a loop over the batch) or not; so may ops of such a loop,
+    # and those of a loop of which it is not known what it goes through.
+    in_loops = {cause: repeated.share(idle.intervals[cause]) for cause in ("idle_launch", "idle_sync")}
+    in_loops["idle_launch"] = max(in_loops["idle_launch"], once_per_sample(host, batch))
+    host_us += sum(share * idle.by_cause_us[cause] for cause, share in in_loops.items())
     high = scale.scaled(busy_us + input_us + host_us) / batch
     low = scale.scaled(busy_us * growing + input_us) / batch
     how = "waits for launches stay the same; kernels that fill the device and waits for input grow with the batch"

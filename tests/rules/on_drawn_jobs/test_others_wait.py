@@ -47,3 +47,13 @@ def test_jobs_without_a_fault_are_told_nothing(name: str) -> None:
 
 def test_curvature_needs_its_digits() -> None:
     assert not found(told("converged"), "double-precision")
+
+
+def test_a_loop_over_points_is_named_and_no_larger_batch_takes_its_place() -> None:
+    """Without stacks it is not known what the loop goes through, so nobody can tell what more samples would cost."""
+    told_of = told("pointed")
+    finding = found(told_of, "launch-bound")[0]
+    assert "in loops, the longest of 256 times `copy_`" in finding.message
+    assert finding.fix is not None
+    assert "Compute the 256 iterations" in finding.fix.title
+    assert not found(told_of, "small-batch")
