@@ -86,9 +86,9 @@ def headline(report: Report) -> Headline:
         step=_words.time(step_us) if step_us is not None else "not measured",
         step_us=step_us,
         whole=noun(report),
-        basis=_basis(report, times, profiled) if step_us is not None else (metric.why if metric else ""),
+        basis=_basis(report, times, profiled, step_us) if step_us is not None else (metric.why if metric else ""),
         spread=_spread(times),
-        tail=_tail(times, all_in_shares=profiled),
+        tail=_tail(times, step_us, profiled),
         verdict=" ".join(filter(None, (_run_account.beside_steps(report), _verdict(report)))),
         caveats=_caveats(report),
     )
@@ -171,13 +171,20 @@ def _times(report: Report) -> tuple[Times, bool]:
     return steps.profiled_us, True
 
 
-def _basis(report: Report, times: Times, profiled: bool) -> str:
+def _is_mean(times: Times, step_us: float | None, profiled: bool) -> bool:
+    """Whether the headline's number is the mean of the steps, as in a trace in which long ones recur."""
+    if times.median is None or times.mean is None or step_us is None:
+        return times.median is None
+    return profiled and abs(step_us - times.mean) < abs(step_us - times.median)
+
+
+def _basis(report: Report, times: Times, profiled: bool, step_us: float) -> str:
     if report.steps.source == "window":
         return "the whole recorded window: no steps were found in it"
     word = "profiled" if profiled else "un-profiled"
     if times.n == 1:
         return f"one {word} step"
-    which = "median" if times.median is not None else "mean"
+    which = "mean" if _is_mean(times, step_us, profiled) else "median"
     return f"{which} of {_words.plural(times.n, f'{word} step')}" if times.n else f"{which} {word} step"
 
 
@@ -187,16 +194,18 @@ def _spread(times: Times) -> str:
     return f"8 of 10 steps take {_words.time_range(times.p10, times.p90)}"
 
 
-def _tail(times: Times, *, all_in_shares: bool) -> str:
+def _tail(times: Times, step_us: float | None, profiled: bool) -> str:
     mean, median = times.mean, times.median
     if mean is None or not median or abs(mean / median - 1) <= TAIL_SHARE:
         return ""
     ratio, said = mean / median, f"The mean step is {_words.time(mean)}"
     if ratio < 1:
         return f"{said}, {_words.share(1 - ratio)} below the median: some steps are much faster."
+    if _is_mean(times, step_us, profiled):
+        return f"The median step is {_words.time(median)}: some steps are much slower. Shares are of all steps."
     slower = "some steps are much slower, and throughput depends on the mean"
     above = f"{significant(ratio)} times the median" if ratio >= 2 else f"{_words.share(ratio - 1)} above the median"
-    together = " Shares are of the total time of all steps." if ratio >= 2 and all_in_shares else ""
+    together = " Shares are of the total time of all steps." if ratio >= 2 and profiled else ""
     return f"{said}, {above}: {slower}.{together}"
 
 

@@ -47,7 +47,11 @@ class Definition:
 
 def _definitions() -> Iterator[Definition]:
     yield Definition(
-        "step_time_us", "us", Scale, lambda a: a.step_us, "median time of a step, without the profiler if captured"
+        "step_time_us",
+        "us",
+        Scale,
+        lambda a: a.step_us,
+        "median time of a step, without the profiler if captured; of a trace in which long steps recur the mean",
     )
     yield from _of_device()
     yield Definition(

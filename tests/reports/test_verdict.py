@@ -119,6 +119,15 @@ def test_the_headline_says_what_its_number_is(unprofiled: Times, profiled: Times
     assert verdict.headline(replace(fixtures.canonical(), steps=steps)).basis == basis
 
 
+def test_where_long_steps_recur_the_headline_is_the_mean_and_says_what_is_usual() -> None:
+    base = fixtures.canonical()
+    metrics = {**base.metrics, "step_time_us": replace(base.metrics["step_time_us"], value=105_900.0)}
+    steps = replace(base.steps, unprofiled_us=Times(), profiled_us=Times(101_840, 40_900, 40_700, 278_000, 16))
+    said = verdict.headline(replace(base, steps=steps, metrics=metrics))
+    assert said.basis == "mean of 16 profiled steps"
+    assert said.tail.startswith("The median step is 40.9 ms: some steps are much slower.")
+
+
 def test_what_can_be_reached_comes_from_the_joint_saving_alone() -> None:
     assert verdict.reach(replace(fixtures.canonical(), joint=None)) is None
     reach = verdict.reach(replace(fixtures.canonical(), joint=Joint(38_400, 58_400, 50_000)))

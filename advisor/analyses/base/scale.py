@@ -19,12 +19,17 @@ _ENOUGH = 20
 _TURNS = 3
 # No process became this much faster by itself.
 _DISTURBED = 2.0
+# Steps that take this many times the median one, and how many of them: one may be chance, two recur.
+_FAR_LONGER, _RECUR = 1.5, 2
+# The mean of steps that are all alike is this close to their median.
+_ALIKE = 1.1
 
 
 class Scale(Struct, frozen=True):
     """What one step takes, and how profiled times map to it.
 
-    step_us      value of `step_time_us`: the un-profiled median, else the un-profiled mean, else the profiled median
+    step_us      value of `step_time_us`: the un-profiled median, else the un-profiled mean, else the profiled median;
+                 where long profiled steps recur, their mean
     factor       step_us / (|W| per step): profiled µs of a breakdown times this sum to step_us
     unprofiled   distribution of un-profiled steps, only those before the window if there are enough; all None if not
                  captured
@@ -64,9 +69,23 @@ class Scale(Struct, frozen=True):
         unprofiled = distribution(times_us)
         if unprofiled.median is None and recorded.unprofiled_mean_us:
             unprofiled = Times(mean=recorded.unprofiled_mean_us, n=max(recorded.count, 1))
-        step_us = unprofiled.median or unprofiled.mean or profiled.median or steps.step_us
+        usual_us = steps.step_us if long_ones_recur(steps.profiled_us) else profiled.median
+        step_us = unprofiled.median or unprofiled.mean or usual_us or steps.step_us
         every = long_every(recorded)
         return cls(step_us, step_us / steps.step_us, unprofiled, profiled, repeatability(times_us), every)
+
+
+def long_ones_recur(times_us: Sequence[float]) -> bool:
+    """Whether some steps of a window are so much longer that no median says what a step takes.
+
+    All times of the window are then those of a mean step: on the scale of the median a step that computes for 36 ms
+    between waits would compute for 14.
+    """
+    times = np.asarray(times_us, float)
+    if not len(times):
+        return False
+    usual_us = float(np.median(times))
+    return bool((times > _FAR_LONGER * usual_us).sum() >= _RECUR and times.mean() > _ALIKE * usual_us)
 
 
 def before_the_window(times_us: Sequence[float], recorded: StepTimes) -> Sequence[float]:

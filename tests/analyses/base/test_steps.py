@@ -179,3 +179,25 @@ def test_launches_of_a_drawing() -> None:
     launches = Computed(trace=read_bytes(json.dumps(dict(drawing)).encode(), "drawn")).get(Launches)
     assert (launches.per_step, launches.kernels_per_step, launches.graphs) == (1, 1, False)
     assert launches.launch_us == 5
+
+
+@pytest.mark.parametrize(
+    ("long", "expected"),
+    [
+        pytest.param({3: 500, 7: 500}, 180.0, id="two: the mean"),
+        pytest.param({3: 500}, 100.0, id="one: chance"),
+        pytest.param({3: 140, 5: 140, 7: 140}, 100.0, id="none far longer"),
+        pytest.param({}, 100.0, id="all alike"),
+    ],
+)
+def test_of_a_trace_in_which_long_steps_recur_the_scale_is_the_mean(long: dict[int, int], expected: float) -> None:
+    """Ops of 80 µs in each step are 80 µs on that scale; on the median's they would be less than half."""
+    rows, ts = [], 0
+    for number in range(1, 11):
+        dur = long.get(number, 100)
+        rows += [step(number, ts, dur), row("aten::mm", ts + 10, 80)]
+        ts += dur
+    scale = analysed(rows).get(Scale)
+    assert scale.step_us == pytest.approx(expected)
+    if len(long) == 2:
+        assert scale.scaled(80) == pytest.approx(80)
