@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.api import (
     D2H_PAGEABLE,
@@ -22,10 +23,14 @@ from advisor.api import (
 
 from ._waits import READS
 
+Ints = npt.NDArray[np.int64]
+
 _CHECK = "_amp_foreach_non_finite_check_and_unscale_"
 _NODE = "autograd::engine::evaluate_function"
 # Optimizers of torch that read how many steps they have made; what others read in their update, nobody knows.
 _COUNTING = tuple(f"Optimizer.step#{name}" for name in ("Adam", "NAdam", "RAdam"))
+# L-BFGS reads its loss and whether it has converged (torch/optim/lbfgs.py); nothing switches that off.
+_READING = "Optimizer.step#LBFGS"
 _LOOKS = ("aten::any", "aten::_is_any_true")
 
 # With `fused=True` GradScaler hands the flag over on the device (`_step_supports_amp_scaling`), and reads nothing.
@@ -54,14 +59,24 @@ COUNTERS = Fix(
 )
 
 
+def is_lbfgs(site: SyncSite, price: Price) -> bool:
+    """Whether most of the reads are those of L-BFGS, or of the loss that it asks for."""
+    return site.op in READS and _most_within(np.array(site.rows, int), price, _READING)
+
+
+def _most_within(rows: Ints, price: Price, *names: str) -> bool:
+    events = price.ops.events
+    updates = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named(*names)
+    return 2 * int((price.ops.nesting.ancestor_of(rows, updates) >= 0).sum()) > len(rows)
+
+
 def read_by_torch(site: SyncSite, price: Price) -> Fix | None:
     """The change for values that PyTorch reads, by the op before most of the reads; None for those of a script."""
     if site.op not in READS:
         return None
     events = price.ops.events
     rows, nodes = np.array(site.rows, int), np.flatnonzero(events.named(_NODE))
-    updates = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named(*_COUNTING)
-    if 2 * int((price.ops.nesting.ancestor_of(rows, updates) >= 0).sum()) > len(rows):
+    if _most_within(rows, price, *_COUNTING):
         return COUNTERS
     ops = np.flatnonzero(events.of(Category.CPU_OP) & ~events.named(_NODE))
     scaler = anomaly = 0
@@ -120,6 +135,12 @@ READ_BY_TORCH = [
         _updated("AdamW"),
         saves_us=(0, 12_000),
         fixes=("Keep the optimizer's step counters on the host",),
+    ),
+    Example(
+        "L-BFGS reads whether it has converged",
+        _updated("LBFGS"),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "an optimizer that reads something else in its update, such as a norm",

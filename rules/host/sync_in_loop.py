@@ -55,7 +55,7 @@ from advisor.api import (
 
 from ..shared._words import count, each_step
 from ._exchange_sizes import FIX, NEEDED, SIZES, sizes_of_exchange
-from ._reads_of_torch import READ_BY_TORCH, read_by_torch
+from ._reads_of_torch import READ_BY_TORCH, is_lbfgs, read_by_torch
 from ._sync_fixes import SITES, fix_of, of_the_op, to_device
 from ._waits import WORTH, Wait, Waits
 
@@ -68,7 +68,7 @@ def check(
     min_share: float = WORTH,  # one line to move; below 1 % of the step the gain cannot be seen, and none is looked for
 ) -> Iterator[Finding]:
     for wait in waits.told:
-        if wait.saving.high_us >= min_share * price.scale.step_us:
+        if wait.saving.high_us >= min_share * price.scale.step_us and not is_lbfgs(wait.site, price):
             yield _finding(wait, price, trains=training.seen)
 
 
