@@ -6,7 +6,7 @@ from advisor.api import Finding, Fix, KindOfTalk, Library, Price, RankRecord, Sa
 
 from ..shared._places import set_at
 from ..shared._words import count, percent
-from ._libraries import ACCUMULATE_FSDP2, HARDLY, KEEP_PARAMETERS, exchange_fix, sharded_fix
+from ._libraries import ACCUMULATE_FSDP2, HARDLY, KEEP_PARAMETERS, PREFETCH_FORWARD, exchange_fix, sharded_fix
 
 # What else is said of these kinds. How the stages of a pipeline fill and drain is a rule's of its own, which needs the
 # traces of all of them. Buffers are those of buffer-broadcasts, norms those of _synchronized_norms.
@@ -20,6 +20,8 @@ WORDS = {
 }
 # Parameters that stay between forward and backward pass are gathered once instead of twice, beside one reduction.
 _GATHERED_ONCE = 1 / 3
+# From so many gathers for each reduction on, parameters are gathered again: between one and two.
+_OFTEN = 1.5
 # Of one gather and one reduction in each step, the reduction is left out in every second one.
 _REDUCED_SELDOM = 1 / 4
 _MOSTLY = 0.5
@@ -109,7 +111,22 @@ def _change(
     if kind.kind == "sharded" and not price.on_device:
         return _on_host(record, library)
     fix, share = _of_library(kind, price, record, library)
-    return min(share, coverable) if share == 1 else share, fix, _SPARED
+    if fix is PREFETCH_FORWARD and (again := _gathered_again(kind, price)) * kind.us > coverable * kind.exposed_us:
+        # What is sent takes longer than there is computation to hide it: only less of it helps.
+        fix, share = KEEP_PARAMETERS, again
+    return coverable if share == 1 else min(share * kind.us / kind.exposed_us, 1.0), fix, _SPARED
+
+
+def _gathered_again(kind: KindOfTalk, price: Price) -> float:
+    """Share of what is sent that gathers of the backward pass are; 0 where parameters stay after the forward pass.
+
+    Then there is one gather for each reduction; else two or, where gradients of several batches are added up, more.
+    """
+    events = price.ops.events
+    known = kind.rows[events.collective[kind.rows] >= 0]
+    names = [events.collective_table[at].name.lower() for at in events.collective[known].tolist()]
+    gathers, reductions = (sum(word in name for name in names) for word in ("gather", "reduce"))
+    return gathers / 2 / (gathers + reductions) if gathers > _OFTEN * reductions > 0 else 0.0
 
 
 def _of_library(

@@ -13,7 +13,8 @@ Compare the peak of the memory with what the device has. Remove the checkpointin
 third block; each block that keeps its activations saves its share of the time.
 
 ## When to leave it
-Models that do not fit otherwise, or whose batch would have to shrink.
+Models that do not fit otherwise, or whose batch would have to shrink. Nothing is said where the activations may be
+larger than the whole memory of the device.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from advisor.api import (
     GEMM,
     Category,
     Device,
+    Drawing,
     Ev,
     Example,
     Finding,
@@ -113,8 +115,7 @@ def check(
         high = deprofiled.share(deprofiled.in_part("backward", spent_us, python_us=spent_us))
         most = min(max(saving.high_us, high[1] * scale.step_us * THREAD_SIDE_EFFECTS), scale.step_us)
         saving = replace(saving, low_us=min(saving.low_us, low[0] * scale.step_us, most), high_us=most)
-    full = memory is not None and device.memory_bytes is not None and memory.bytes > _MEMORY_USED * device.memory_bytes
-    if full or saving.high_us < min_share * scale.step_us:
+    if _is_needed(kept, memory, device) or saving.high_us < min_share * scale.step_us:
         return
     yield Finding(
         message=(
@@ -193,6 +194,16 @@ def _fits(kept: float, memory: PeakMemory | None, device: Device) -> bool:
     return memory.bytes + kept <= _MEMORY_USED * device.memory_bytes
 
 
+def _is_needed(kept: float, memory: PeakMemory | None, device: Device) -> bool:
+    """Whether memory is the reason: the device is full, or, where its peak was not recorded, may be too small for them.
+
+    Some blocks could still keep theirs, but how many nobody can say without the peak.
+    """
+    if device.memory_bytes is None:
+        return False
+    return kept > device.memory_bytes if memory is None else memory.bytes > _MEMORY_USED * device.memory_bytes
+
+
 def _time_us(ops: StepOps, again: npt.NDArray[np.bool_]) -> float:
     """Device time of what these ops launched, µs per step."""
     work = np.flatnonzero(ops.trace.device_work & (ops.links.launch >= 0))
@@ -209,21 +220,26 @@ _EVALUATE = Ev(f"{AUTOGRAD_NODE}: AddmmBackward0", launches="")
 _AGAIN = op("linear", number=7)
 _BACKWARD_OP = Ev("aten::mm")
 
-_CHECKPOINTED = draw(
-    """
-    step   [1                             ][2                             ]
-    cpu    [F   ]                          [F   ]
-    cpu 2        [E            ]                [E            ]
-    cpu 2        [R   ][B   ]                   [R   ][B   ]
-    gpu 7   [K       ][K      ][K        ]  [K       ][K      ][K        ]
-    """,
-    us=1000,
-    F=FORWARD,
-    E=_EVALUATE,
-    R=_AGAIN,
-    B=_BACKWARD_OP,
-    K=GEMM,
-)
+
+def _checkpointed(again: Ev) -> Drawing:
+    return draw(
+        """
+        step   [1                             ][2                             ]
+        cpu    [F   ]                          [F   ]
+        cpu 2        [E            ]                [E            ]
+        cpu 2        [R   ][B   ]                   [R   ][B   ]
+        gpu 7   [K       ][K      ][K        ]  [K       ][K      ][K        ]
+        """,
+        us=1000,
+        F=FORWARD,
+        E=_EVALUATE,
+        R=again,
+        B=_BACKWARD_OP,
+        K=GEMM,
+    )
+
+
+_CHECKPOINTED = _checkpointed(_AGAIN)
 
 EXAMPLES = [
     Example(
@@ -231,6 +247,12 @@ EXAMPLES = [
         _CHECKPOINTED,
         saves_us=(0, 10000),
         says=("recomputes forward ops", "if memory would suffice"),
+    ),
+    Example(
+        "activations that may not fit in the device at all",
+        _checkpointed(op("linear", [1_000_000, 50_000], number=7)),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "checkpointed, and memory is nearly full",

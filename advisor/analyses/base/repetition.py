@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from advisor.analyses.base.classify import graph_launches
+from advisor.analyses.base.classify import graph_launches, launch_calls
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals
 
@@ -31,7 +31,8 @@ def repeated_steps(trace: Trace, thread: int) -> Intervals | None:
     copy to the device or the launch of a graph, where nearly all names of the thread come again. The layers of a model
     repeat, too, and hold none of these. Where there is none of these at all, each repetition has to read from the
     device, as a loop does that decides whether to go on; layers may read as well (experts), so of such lengths the one
-    counts at which names agree best.
+    counts at which names agree best. Where nothing repeats well, because a loop of few ops logs now and then, what lies
+    between two fetches from a loader is a step if the device gets work in each.
     """
     events = trace.events
     rows = _outermost(events, thread)
@@ -55,7 +56,17 @@ def repeated_steps(trace: Trace, thread: int) -> Intervals | None:
         if _reads(trace, spans) and _few_others(names, first, count * length):
             agree = float((names[first + length :] == names[first:-length]).mean())
             best, reading = (agree, spans) if agree > best else (best, reading)
-    return reading
+    return _between_fetches(trace, thread) if reading is None else reading
+
+
+def _between_fetches(trace: Trace, thread: int) -> Intervals | None:
+    """From one fetch to the next; the last step, whose end is not known, is none."""
+    events = trace.events
+    starts = events.start_ns[_fetches(events, thread)]
+    if len(starts) <= _FEWEST:
+        return None
+    spans = np.column_stack((starts[:-1], starts[1:]))
+    return spans if _in_each(events, launch_calls(events) | graph_launches(events), spans) else None
 
 
 def _outermost(events: Events, thread: int) -> Ints:

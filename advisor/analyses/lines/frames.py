@@ -22,11 +22,14 @@ _STANDARD = re.compile(r"[/\\]lib(?:64)?[/\\]python\d(?:\.\d+)?[/\\]|^<")
 # package would. These are the packages that training scripts import most; any other counts as the user's code.
 _PACKAGES = re.compile(
     r"(?:"
-    r"absl|accelerate|albumentations|apex|av|click|cv2|dask|datasets|deepspeed|diffusers|einops|fairscale"
-    r"|fastai|fbgemm_gpu|huggingface_hub|hydra|ignite|imageio|lightning|lightning_fabric|matplotlib|mlflow"
-    r"|monai|numpy|omegaconf|pandas|peft|PIL|pytorch_lightning|ray|safetensors|scipy|skimage|sklearn"
-    r"|tensorboard|tensordict|timm|tokenizers|torchao|torchaudio|torchdata|torchmetrics|torchrec|torchtext"
-    r"|torchvision|tqdm|transformers|triton|trl|wandb|webdataset|xformers"
+    r"absl|accelerate|aiohttp|albumentations|apex|av|bitsandbytes|boto3|botocore|click|cv2|dask|datasets|deepspeed"
+    r"|detectron2|diffusers|einops|fairscale|fastai|fbgemm_gpu|flash_attn|fsspec|h5py|httpcore|httpx|huggingface_hub"
+    r"|hydra|ignite|imageio|joblib|kornia|librosa|liger_kernel|lightning|lightning_fabric|matplotlib|megatron|mlflow"
+    r"|mmcv|mmengine|monai|nltk|numba|numpy|nvidia|omegaconf|pandas|peft|PIL|polars|pyarrow|pytorch_lightning|ray"
+    r"|requests|safetensors|scipy|sentence_transformers|sentencepiece|skimage|sklearn|soundfile|spacy|tensorboard"
+    r"|tensordict|tiktoken|timm|tokenizers|torchao|torchaudio|torchcodec|torchdata|torchmetrics|torchrec|torchsparse"
+    r"|torchtext|torchvision|torch_geometric|tqdm|transformer_engine|transformers|triton|trl|ultralytics|unsloth"
+    r"|urllib3|vllm|wandb|webdataset|xformers|zarr"
     r")/"
 )
 

@@ -9,15 +9,14 @@ from msgspec import Struct, field
 
 from advisor.analyses.base.nesting import nearest, parents
 from advisor.analyses.base.steps import Steps
+from advisor.analyses.lines.frame_tree import FrameTree
 from advisor.analyses.lines.frames import Owner, enclosing, frame_rows, innermost, parse
 from advisor.analyses.lines.line_records import line_spans
 from advisor.model import Source
-from advisor.trace.events import Category, Events, Ids, Ints, Mask, Numbers, Trace
-from advisor.trace.intervals import Intervals, intersect
+from advisor.trace.events import Category, Events, Ints, Mask, Numbers, Trace
+from advisor.trace.intervals import Intervals, intersect, total
 from advisor.trace.numbers import distinct
 
-# A frame answers for a span when it covers this much of it: the rest is entering and leaving it.
-_COVERS = 0.9
 _NO_LINES = "neither recorded lines nor Python stacks are in this trace; `advisor run` records lines"
 
 
@@ -69,7 +68,7 @@ class Lines(Struct, frozen=True, eq=False):
     op_source: Numbers = field(default_factory=_no_rows)
     spans: Intervals = field(default_factory=_no_spans)
     span_source: Ints = field(default_factory=_no_rows)
-    frames: _Frames | None = None
+    frames: FrameTree | None = None
     entered: Mask = field(default_factory=_no_mask)
     callers: Ints = field(default_factory=_no_rows)
     stacks: tuple[tuple[int, ...], ...] = ()
@@ -83,7 +82,7 @@ class Lines(Struct, frozen=True, eq=False):
     def where_span(self, start_ns: int, end_ns: int) -> Source | None:
         """The user's line that ran for most of a span of the loop's thread, None if not known.
 
-        Of nested Python frames it is the innermost that covers nearly all of the span.
+        Of nested Python frames it is the innermost function of the user's whose calls cover nearly all of the span.
         """
         if self.frames is not None and (found := self.frames.covering(start_ns, end_ns)) is not None:
             return found
@@ -142,30 +141,6 @@ def _at(spans: Intervals, who: Ints, time_ns: Ints) -> Ints:
     return np.where(inside, who[np.maximum(index, 0)], -1)
 
 
-class _Frames(Struct, frozen=True, eq=False):
-    """The tree of the user's and libraries' frames on the loop's thread."""
-
-    spans: Intervals
-    rows: Ints  # innermost frame row of each span
-    parent: Numbers  # by event row: next frame outwards
-    start_ns: Ints
-    end_ns: Ints
-    source: dict[int, Source]  # by name index
-    name: Ids
-
-    def covering(self, start_ns: int, end_ns: int) -> Source | None:
-        """The innermost frame that covers nearly all of a span."""
-        if not len(self.spans):
-            return None
-        row = int(_at(self.spans, self.rows, np.array([(start_ns + end_ns) // 2]))[0])
-        while row >= 0:
-            covered = min(int(self.end_ns[row]), end_ns) - max(int(self.start_ns[row]), start_ns)
-            if covered >= _COVERS * (end_ns - start_ns):
-                return self.source[int(self.name[row])]
-            row = int(self.parent[row])
-        return None
-
-
 def _from_frames(events: Events, steps: Steps) -> Lines:
     rows, frames = frame_rows(events, steps.main_thread)
     if not rows.any():
@@ -177,15 +152,8 @@ def _from_frames(events: Events, steps: Steps) -> Lines:
     by_name = np.full(len(events.names), -1, np.int64)
     for name, (source, _) in frames.items():
         by_name[name] = index[source]
-    tree = _Frames(
-        spans,
-        who,
-        parent,
-        events.start_ns,
-        events.end_ns,
-        {n: s for n, (s, _) in frames.items()},
-        events.name,
-    )
+    step_ns = total(steps.recorded) / steps.count
+    tree = FrameTree(spans, who, parent, events.start_ns, events.end_ns, events.name, frames, step_ns)
     on_loop = (events.thread == steps.main_thread) & events.of(Category.CPU_OP, Category.ANNOTATION, Category.RUNTIME)
     # An op belongs to the user's own frame if there is one around it, else to the library's.
     of_user = np.zeros(len(events.names), bool)

@@ -23,10 +23,11 @@ class HostActivity(Struct, frozen=True, eq=False):
 
     known     from the first to the last op or runtime call: outside nothing is known of the host
     python    stretches of 100 µs or more in `known` in which none of them was in an op or runtime call
-    cpu_work  ops, and steps of an optimizer, of a millisecond or more that launched no device work, and runtime calls
-              as long that do not wait for the device (staging of pageable memory), of 100 µs where they launch nothing
-              (allocations, loading of modules). A copy from the device waits for it, and for what was queued before,
-              however few bytes it has
+    cpu_work  ops, and steps of an optimizer, of a millisecond or more that launched no device work; stretches as long
+              in which nothing was launched nor waited for, as between the copies of an op that decodes on the host, or
+              in a function of many ops on tensors of the host; and runtime calls as long that do not wait for the
+              device (staging of pageable memory), of 100 µs where they launch nothing (allocations, loading of
+              modules). A copy from the device waits for it, and for what was queued before, however few bytes it has
     """
 
     known: Intervals
@@ -50,12 +51,13 @@ class HostActivity(Struct, frozen=True, eq=False):
         here = np.flatnonzero(there)
         known = union([events.start_ns[here[0]]], [events.end_ns[here].max()])
         quiet = subtract(known, events.covered(rows))
+        calls = _long_calls(events, feeding & ~blocking_calls(events) & ~_reads(events, links), launches)
         return cls(
             known=known,
             python=quiet[quiet[:, 1] - quiet[:, 0] >= PYTHON_GAP_NS],
             cpu_work=merge(
                 _cpu_work(events, feeding & (events.of(Category.CPU_OP) | events.named("Optimizer.step#")), launches),
-                _long_calls(events, feeding & ~blocking_calls(events) & ~_reads(events, links), launches),
+                merge(calls, _without_calls(events, feeding, launches, known)),
             ),
         )
 
@@ -73,6 +75,19 @@ def _long_calls(events: Events, rows: Mask, launches: Ints) -> Intervals:
     long = rows & events.of(Category.RUNTIME) & (events.dur_ns >= PYTHON_GAP_NS)
     long[launches[events.dur_ns[launches] < CPU_WORK_NS]] = False
     return events.covered(long)
+
+
+def _without_calls(events: Events, feeding: Mask, launches: Ints, known: Intervals) -> Intervals:
+    """Long stretches without any call of the runtime that launches or waits; none where no calls were recorded.
+
+    An op that launches takes tens of µs, and other calls of some length are looked at by themselves.
+    """
+    calls = feeding & events.of(Category.RUNTIME) & (blocking_calls(events) | (events.dur_ns >= PYTHON_GAP_NS))
+    calls[launches[feeding[launches]]] = True
+    if not (calls & events.of(Category.RUNTIME)).any():
+        return EMPTY
+    quiet = subtract(known, events.covered(calls))
+    return quiet[quiet[:, 1] - quiet[:, 0] >= CPU_WORK_NS]
 
 
 def launch_rows(events: Events, links: Links) -> Ints:

@@ -14,7 +14,7 @@ from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.work.matmuls import fp32_or_tf32
 from advisor.analyses.work.op_costs import WHOLE, Cost, Kind, alike, call, cost, is_known
-from advisor.analyses.work.precision import of_inputs, stated
+from advisor.analyses.work.precision import is_matrix_work, of_inputs, stated
 from advisor.analyses.work.timing_runs import TimingRuns
 from advisor.capture.record import Settings
 from advisor.computed import Missing
@@ -184,6 +184,8 @@ class _Maker(Struct, frozen=True, eq=False):
         if work is None:
             return None
         costliest = int(kernels[np.argmax(events.dur_ns[kernels])])
+        if work.kind not in _MATRIX and is_matrix_work(events.text(costliest)):
+            return None  # a function of the user's, or of a library, launched it within: the op does other work
         precision = self._precision(name, events.text(costliest), dtypes) if work.kind in _MATRIX else ""
         least = least_us(work, precision, self.hardware)
         if least is None:

@@ -86,6 +86,20 @@ def test_ops_that_come_twice_and_a_batch_that_is_fetched_first() -> None:
     assert steps.spans[:, 0].tolist() == [15_000 * len(loop) * number for number in range(5)]
 
 
+def test_a_loop_of_few_ops_that_logs_now_and_then_has_its_fetches() -> None:
+    """A step that is one CUDA graph: an op more in each tenth is too much of a rhythm of four."""
+    fetch, graph = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", "cudaGraphLaunch"
+    names = [name for at in range(20) for name in (fetch, "aten::to", "aten::_foreach_copy_", graph, "aten::item")]
+    kept = [name for at, name in enumerate(names) if name != "aten::item" or at % 50 == 49]
+    rows = rows_of(kept)
+    for row in rows:
+        row["cat"] = {fetch: "user_annotation", graph: "cuda_runtime"}.get(row["name"], "cpu_op")
+    rows += [{**row, "name": "gemm", "cat": "kernel", "pid": 0, "tid": 7} for row in rows if row["name"] == graph]
+    steps = Computed(trace=read_bytes(json.dumps({"traceEvents": rows}).encode(), "made")).get(Steps)
+    # The end of the last one is not known.
+    assert (steps.source, steps.count) == ("repetition", 19)
+
+
 def test_ops_that_overlap_by_what_was_rounded_follow_each_other() -> None:
     rows = rows_of(["aten::mm", "aten::relu", NODE] * 5)
     for row in rows[::2]:

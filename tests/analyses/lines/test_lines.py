@@ -231,3 +231,31 @@ def test_names_that_are_no_frames_or_records() -> None:
 def test_steps_of_the_lines_trace_do_not_count() -> None:
     computed = Computed(trace=trace(PROFILED), lines=LinesTrace(trace(RECORDED)))
     assert computed.get(Steps).count == 2
+
+
+CALLS = [
+    step(1, 0, 1000),
+    step(2, 1000, 1000),
+    frame("train.py(12): main", 0, 2000),
+    *(frame("data/audio.py(61): resample", 10 + 100 * at, 95) for at in range(9)),
+    *(frame("requests/sessions.py(673): send", 1010 + 100 * at, 95) for at in range(9)),
+    row("aten::linear", 920, 20),
+    row("aten::linear", 1920, 20),
+]
+
+
+def test_many_calls_of_one_function_fill_a_span_together() -> None:
+    lines, _ = lines_of(CALLS)
+    assert lines.where_span(10_000, 900_000) == Source("data/audio.py", 61, "resample", "function")
+
+
+def test_in_the_function_that_holds_the_loop_it_is_what_that_calls_of_a_library() -> None:
+    lines, _ = lines_of(CALLS)
+    assert lines.where_span(1_010_000, 1_900_000) == Source("requests/sessions.py", 673, "send", "function")
+    # Both together are nobody's but the loop's.
+    assert lines.where_span(10_000, 1_900_000) == Source("train.py", 12, "main", "function")
+
+
+def test_a_library_called_by_a_function_of_the_user_is_that_functions_work() -> None:
+    lines, _ = lines_of([*CALLS, frame("rl/weights.py(88): push", 1005, 905)])
+    assert lines.where_span(1_010_000, 1_900_000) == Source("rl/weights.py", 88, "push", "function")
