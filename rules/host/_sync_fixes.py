@@ -71,13 +71,23 @@ _KEPT = Fix(
     edit=Treatment("kept_on_device"),
 )
 
+# Levels of a network need each other's result, and a network has a handful; tables do not, and there are dozens.
+_LEVELS = 6
+_TOGETHER = Fix(
+    "Call `unique` once for all of these tensors",
+    "exact",
+    "for ids in tables:\n    keys, where = torch.unique(ids, return_inverse=True)",
+    "ids = torch.cat([ids + number * rows for number, ids in enumerate(tables)])  # rows: more than any table has\n"
+    "keys, where = torch.unique(ids, return_inverse=True)",
+)
+
 _COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
 _BY_OP = {
     **dict.fromkeys(("aten::nonzero", "aten::masked_select", "aten::index"), _MASKED),
     "aten::repeat_interleave": _REPEATED,
-    # How many there are is what it is asked for.
-    **dict.fromkeys(("aten::unique", "aten::_unique2", "aten::unique_dim")),
 }
+# How many there are is what they are asked for.
+_COUNTING = ("aten::unique", "aten::_unique2", "aten::unique_dim")
 # Compiled code is many ops: which of them waits its row does not say.
 _COMPILED = ("Torch-Compiled Region", "CompiledFunction")
 # A loop in the step has so many iterations, each of which waits so long.
@@ -89,6 +99,8 @@ def fix_of(site: SyncSite, price: Price, *, trains: bool) -> Fix | None:
     if "Synchronize" in site.op:
         without = Treatment("calls", {"names": ["torch.cuda.synchronize"]})
         return Fix("Remove the synchronization", "exact", "torch.cuda.synchronize()", "", without)
+    if site.op in _COUNTING:
+        return _TOGETHER if site.calls > _LEVELS else None
     if site.op in _BY_OP:
         return _BY_OP[site.op]
     if site.op in _COPIES:
@@ -120,7 +132,7 @@ def to_device(site: SyncSite, price: Price) -> Fix | None:
 def of_the_op(site: SyncSite, price: Price) -> bool:
     """Whether an op waits for a value that it needs itself, such as the size of its result."""
     is_op = price.ops.events.category[site.rows[0]] == Category.CPU_OP
-    return bool(is_op) and site.op not in (*READS, *_COPIES, *_BY_OP)
+    return bool(is_op) and site.op not in (*READS, *_COPIES, *_BY_OP, *_COUNTING)
 
 
 def _in_turn(site: SyncSite, price: Price) -> bool:

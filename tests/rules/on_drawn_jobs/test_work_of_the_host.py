@@ -50,3 +50,9 @@ def test_a_step_that_is_one_graph_is_found_though_it_logs() -> None:
 @pytest.mark.parametrize("name", ["recomputed", "smoothed", "statespace", "voxels", "replaying"])
 def test_jobs_without_a_fault_are_told_nothing(name: str) -> None:
     assert not told(name).findings()
+
+
+def test_distinct_keys_of_many_tables_are_to_be_looked_for_once() -> None:
+    (finding,) = found(told("uniqued"), "sync-in-loop")
+    assert finding.fix is not None
+    assert "Call `unique` once" in finding.fix.title
