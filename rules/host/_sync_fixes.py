@@ -105,8 +105,11 @@ def fix_of(site: SyncSite, price: Price, *, trains: bool) -> Fix | None:
         return _BY_OP[site.op]
     if site.op in _COPIES:
         return _SELDOM if trains and not _in_turn(site, price) else _LATER
-    if not of_the_op(site, price):
-        return _KEPT
+    return _fewer(site) if of_the_op(site, price) else _KEPT
+
+
+def _fewer(site: SyncSite) -> Fix | None:
+    """The change for an op that needs the value itself."""
     name = site.op.removeprefix("aten::")
     if site.calls < 2 or name.startswith(_COMPILED):
         return None
