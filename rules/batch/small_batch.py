@@ -302,14 +302,14 @@ EXAMPLES = [
         "a GPU that waits for launches",
         draw(
             _UPDATED,
-            us=100,
+            us=50,
             F=_layer(4, 256),
             B=_backward(4, 256),
             O=_OPTIMIZER,
             K=Ev(ELEMENTWISE.name, "kernel", fill=0.2),
         ),
         facts=_known(4),
-        saves_us=(1300, 2200),
+        saves_us=(650, 1100),
         says=("if the memory of the device allows",),
     ),
     Example(
@@ -321,7 +321,7 @@ EXAMPLES = [
             cpu 2                 [B     ]                        [B     ]
             gpu 7      [K        ][L     ]             [K        ][L     ]
             """,
-            us=100,
+            us=50,
             X=Ev(
                 "aten::select",
                 dims=[[8, 256], [], []],
@@ -336,7 +336,7 @@ EXAMPLES = [
             L=Ev(ELEMENTWISE.name, "kernel", fill=0.2),
         ),
         facts={"settings": {"cores": 2, "threads": 2}},
-        saves_us=(1300, 2700),
+        saves_us=(650, 1350),
         says=("takes a batch of 8 apart", "8 times, on 1 sample each"),
         fixes=("criterion(model(batch), targets)",),
     ),
@@ -362,14 +362,14 @@ EXAMPLES = [
         "a GPU that waits for launches, and layers whose rows are the tokens of all sequences",
         draw(
             _UPDATED,
-            us=100,
+            us=50,
             F=_layer(512, 256),
             B=Ev("aten::gelu", dims=[[4, 128, 256]], dtypes=["float"]),
             O=_OPTIMIZER,
             K=Ev(ELEMENTWISE.name, "kernel", fill=0.2),
         ),
         facts={"settings": {"cores": 2, "threads": 2}},
-        saves_us=(1300, 2700),
+        saves_us=(650, 1350),
         says=("trains on 512 rows", "times the batch should give", "rows/s instead of"),
         fixes=("2 * batch_size",),
     ),

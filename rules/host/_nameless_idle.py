@@ -21,7 +21,9 @@ def what_of(where: Source | None, host: str) -> str:
     place = f"{where.file.rpartition('/')[2]}:{where.line}"
     if host.startswith("aten::"):
         return f"`{host}` at {place}"
-    if where.function and not where.function.startswith("<"):
+    if host not in (*NAMELESS, where.function):
+        place = f"`{host}` in `{where.function}` at {place}" if where.function else f"`{host}` at {place}"
+    elif where.function and not where.function.startswith("<"):
         place = f"`{where.function}` in {place}"
     return place if where.precision == "call" else f"{place} (the line is where the function starts)"
 

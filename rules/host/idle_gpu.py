@@ -312,7 +312,7 @@ EXAMPLES = [
     ),
     Example(
         "idle, but the loop waits for its loader: another rule's time",
-        draw(_STEPS, us=1000, P=NEXT, F=FORWARD, B=BACKWARD, K=GEMM),
+        draw(_STEPS, us=200, P=NEXT, F=FORWARD, B=BACKWARD, K=GEMM),
         saves_us=None,
         near_miss=True,
     ),

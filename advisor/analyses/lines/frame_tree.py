@@ -34,10 +34,11 @@ class FrameTree(Struct, frozen=True, eq=False):
     frames: dict[int, tuple[Source, Owner]]
     step_ns: float
 
-    def covering(self, start_ns: int, end_ns: int) -> Source | None:
-        """The function whose calls, one or many, take nearly all of a span; None if there is none.
+    def covering(self, start_ns: int, end_ns: int) -> tuple[Source, str] | None:
+        """The function whose calls, one or many, take nearly all of a span, and what to call it; None if there is none.
 
-        The innermost one of the user's code; where that holds the loop, what it calls of a library.
+        The innermost one of the user's code, and the name of the innermost one of the library that it calls; where the
+        user's holds the loop, the library's for both.
         """
         first = int(np.searchsorted(self.spans[:, 1], start_ns, side="right"))
         last = int(np.searchsorted(self.spans[:, 0], end_ns, side="left"))
@@ -75,14 +76,23 @@ class FrameTree(Struct, frozen=True, eq=False):
             path.append(longest[name])
             stacks = [(stack, t) for stack, t in stacks if len(stack) > depth and self.name[stack[depth]] == name]
 
-    def _answer(self, path: list[int]) -> Source | None:
+    def _answer(self, path: list[int]) -> tuple[Source, str] | None:
         of_user = [at for at, row in enumerate(path) if self.frames[int(self.name[row])][1] == Owner.USER]
         if not path:
             return None
-        at = of_user[-1] if of_user else 0
-        if of_user and at + 1 < len(path) and self._length(path[at]) >= self.step_ns:
-            at += 1
-        return self.frames[int(self.name[path[at]])][0]
+        at = of_user[-1] if of_user else -1
+        called = self._last_of_library(path, at + 1) if at + 1 < len(path) else at
+        if at < 0 or self._length(path[at]) >= self.step_ns:
+            at = called
+        source, inner = (self.frames[int(self.name[path[place]])][0] for place in (at, called))
+        return source, inner.function or ""
+
+    def _last_of_library(self, path: list[int], first: int) -> int:
+        """Place of the last function that is of the same library as the first one, without another in between."""
+        packages = [self.frames[int(self.name[row])][0].file.replace("\\", "/") for row in path[first:]]
+        packages = [file.rpartition("-packages/")[2].split("/")[0] for file in packages]
+        same = next((at for at, package in enumerate(packages) if package != packages[0]), len(packages))
+        return first + same - 1
 
     def _length(self, row: int) -> int:
         return int(self.end_ns[row] - self.start_ns[row])

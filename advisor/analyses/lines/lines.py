@@ -84,10 +84,15 @@ class Lines(Struct, frozen=True, eq=False):
 
         Of nested Python frames it is the innermost function of the user's whose calls cover nearly all of the span.
         """
+        return self.what_ran(start_ns, end_ns)[0]
+
+    def what_ran(self, start_ns: int, end_ns: int) -> tuple[Source | None, str]:
+        """The same, and the name of what ran: that function, or what it calls of a library; "" if not known."""
         if self.frames is not None and (found := self.frames.covering(start_ns, end_ns)) is not None:
             return found
         hot = self.hot(np.array([[start_ns, end_ns]], np.int64), 1)
-        return hot[0].source if hot and hot[0].us * self.steps_count * 2e3 >= end_ns - start_ns else None
+        mostly = hot and hot[0].us * self.steps_count * 2e3 >= end_ns - start_ns
+        return (hot[0].source, hot[0].source.function or "") if mostly else (None, "")
 
     def hot(self, intervals: Intervals, n: int = 5) -> tuple[LineTime, ...]:
         """The lines that ran for most of the given time on the loop's thread; empty if lines are not known."""

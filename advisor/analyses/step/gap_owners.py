@@ -146,13 +146,13 @@ class Hosts(Struct, frozen=True, eq=False):
         stop = int(np.searchsorted(self.top_ns, end_ns, side="left"))
         near = self.top[max(0, stop - _NEAR) : stop]
         overlap = np.minimum(events.end_ns[near], end_ns) - np.maximum(events.start_ns[near], start_ns)
-        where = self.lines.where_span(start_ns, end_ns)
+        where, ran = self.lines.what_ran(start_ns, end_ns)
         if 2 * int(overlap_of_each([start_ns], [end_ns], self.collecting)[0]) > end_ns - start_ns:
             return GARBAGE, where
         if len(near) and 2 * int(overlap.max()) > end_ns - start_ns:
             row = int(near[int(np.argmax(overlap))])
             return events.text(row), self.lines.where_op(row) or where
-        return (where.function if where and where.function else PYTHON), where
+        return ran or PYTHON, where
 
 
 # Gaps beyond this number are shorter than all of these; naming each costs 50 µs.

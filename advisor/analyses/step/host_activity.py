@@ -9,7 +9,7 @@ from advisor.analyses.base.classify import blocking_calls, launch_calls
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.steps import Steps
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
-from advisor.trace.intervals import EMPTY, Intervals, merge, subtract, union
+from advisor.trace.intervals import EMPTY, Intervals, merge, overlap_of_each, subtract, union
 
 # Python between two ops of an ordinary model takes 5 to 50 µs, twice that under the profiler; a longer stretch is
 # somebody's code, not dispatch.
@@ -78,16 +78,19 @@ def _long_calls(events: Events, rows: Mask, launches: Ints) -> Intervals:
 
 
 def _without_calls(events: Events, feeding: Mask, launches: Ints, known: Intervals) -> Intervals:
-    """Long stretches without any call of the runtime that launches or waits; none where no calls were recorded.
+    """Stretches without any call of the runtime that launches or waits, in which ops run for long.
 
-    An op that launches takes tens of µs, and other calls of some length are looked at by themselves.
+    An op that launches takes tens of µs before it does, and other calls of some length are looked at by themselves.
+    Nothing where no calls were recorded.
     """
     calls = feeding & events.of(Category.RUNTIME) & (blocking_calls(events) | (events.dur_ns >= PYTHON_GAP_NS))
     calls[launches[feeding[launches]]] = True
     if not (calls & events.of(Category.RUNTIME)).any():
         return EMPTY
     quiet = subtract(known, events.covered(calls))
-    return quiet[quiet[:, 1] - quiet[:, 0] >= CPU_WORK_NS]
+    quiet = quiet[quiet[:, 1] - quiet[:, 0] >= CPU_WORK_NS]
+    in_ops = overlap_of_each(quiet[:, 0], quiet[:, 1], events.covered(feeding & events.of(Category.CPU_OP)))
+    return quiet[in_ops >= CPU_WORK_NS]
 
 
 def launch_rows(events: Events, links: Links) -> Ints:

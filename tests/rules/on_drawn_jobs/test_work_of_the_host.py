@@ -18,8 +18,8 @@ def told(name: str) -> Report:
 @pytest.mark.parametrize(
     ("name", "what", "cost_ms"),
     [
-        ("resampled", "`to_16k` in audio.py:61", 83.9),
-        ("pushed", "`push_weights` in weights.py:88", 611),
+        ("resampled", "`resample` in `to_16k` at audio.py:61", 83.9),
+        ("pushed", "`update_named_param` in `push_weights` at weights.py:88", 611),
         ("clips", "`torchcodec_ns::get_frames_at_indices`", 119),
     ],
 )
