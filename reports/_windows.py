@@ -11,6 +11,7 @@ _WHY = {
     "every": "by --every",
     "asked": "asked for",
     "slower": "steps became slower",
+    "elsewhere": "training moved to another loop",
 }
 # Of what moved, the first few say it; the rest is in report.json. A line says more than the part that it lies in.
 _SAID, _ORDER = 4, {"line": 0, "part": 1, "op": 2}

@@ -56,7 +56,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         type=_options.positive,
         default=0,
         metavar="N",
-        help="analyze the Nth recorded window (default: 1)",
+        help="analyze the Nth recorded window (default: where most of the training time went)",
     )
     parser.add_argument(
         "--ranks",
@@ -86,8 +86,7 @@ def run(args: argparse.Namespace) -> int:
     found = jobs.find(args.paths)
     if len(found) > 1 and not args.each:
         raise UsageError(_several_jobs.in_words(found))
-    if args.window:
-        found = [jobs.windowed(job, args.window) for job in found]
+    found = [jobs.windowed(job, args.window) if args.window else jobs.where_it_trains(job) for job in found]
     homes = {path.resolve() for path in args.paths if isinstance(path, Path) and path.is_dir()}
     for job, target in zip(found, _targets(output, found), strict=True):
         read, said = _read(job, config, rules, _ranks.reading_of(args), gpus=args.what_if_gpu)
@@ -119,7 +118,7 @@ def finish(folder: Path, output: Output, args: argparse.Namespace) -> int:
     from advisor.errors import AdvisorError
     from advisor.inputs import jobs
 
-    job = jobs.find([folder])[0]
+    job = jobs.where_it_trains(jobs.find([folder])[0])
     unwritten: list[str] = []
 
     def keep(one: Reduced) -> None:

@@ -39,6 +39,10 @@ _STAMP = re.compile(r"\d{6,}")
 _HANDLER = re.compile(r"^.+_\d+\.#\.pt\.trace\.json")
 
 
+# Of the training time: a window there says more of the run than one in another loop.
+_MOST = 0.5
+
+
 @dataclass(frozen=True, slots=True)
 class RankTrace:
     """The files of one rank. `lines` gives source lines only and is never counted.
@@ -93,6 +97,32 @@ def windowed(job: Job, number: int) -> Job:
         raise UsageError(f"{job.name} has {most} window{'s' * (most > 1)}, so there is no window {number}")
     traces = tuple(trace.later[number - 2] for trace in job.traces if len(trace.later) > number - 2)
     text = f"this is window {number} of {most}, after step {traces[0].at:,}; what ops read was recorded in the first"
+    return _noted(job, traces, text)
+
+
+def where_it_trains(job: Job) -> Job:
+    """The job as the window shows it that lies in the loop in which most of its training time was spent.
+
+    That is the first one, unless training moved to another loop.
+    """
+    loops = [window for window in job.traces[0].later if window.why == "elsewhere"] if len(job.traces) == 1 else []
+    trend = job.traces[0].record.run.trend if loops and job.traces[0].record else None
+    if trend is None or not sum(trend.spent_us):
+        return job
+    ends = [*(window.at for window in loops[1:]), float("inf")]
+    for window, end in zip(loops, ends, strict=True):
+        mine_us = sum(us for at, us in zip(trend.first, trend.spent_us, strict=True) if window.at <= at < end)
+        share = mine_us / sum(trend.spent_us)
+        if share >= _MOST:
+            text = (
+                f"training moved to another loop and spent {share:.0%} of its time there: the figures are of the "
+                f"window after step {window.at:,}; what ops read was recorded in the first, which `--window 1` shows"
+            )
+            return _noted(job, (window,), text)
+    return job
+
+
+def _noted(job: Job, traces: tuple[RankTrace, ...], text: str) -> Job:
     return replace(job, traces=traces, health=(*job.health, Health("later-window", "note", text)))
 
 

@@ -12,7 +12,8 @@ class RunLine:
     """A line of the user's that took a part of the run, in µs of the run.
 
     inner: the line of a called function that took most of that; guard: the `if` that runs it every N steps
-    (`step % 100 == 0`); loop: the outermost loop in called functions that repeats it.
+    (`step % 100 == 0`); loop: the outermost loop in called functions that repeats it; turn: the line in that loop, in
+    the same function, that took most of it.
     """
 
     source: Source
@@ -20,6 +21,7 @@ class RunLine:
     inner: Source | None = None
     guard: Source | None = None
     loop: Source | None = None
+    turn: Source | None = None
 
 
 @dataclass(frozen=True, slots=True)

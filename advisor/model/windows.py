@@ -25,7 +25,7 @@ class ProfiledWindow:
     """One of several windows of a run.
 
     at         training iterations before it
-    why        first | every (`--every N`) | asked (requested) | slower (steps became slower)
+    why        first | every (`--every N`) | asked (requested) | slower (steps became slower) | elsewhere (another loop)
     steps      profiled steps in it
     step_us    median of the un-profiled steps just before it; spread_us: their 10th and 90th percentiles
     moved      differences from the first window, the largest of each kind first

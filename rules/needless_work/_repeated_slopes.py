@@ -8,13 +8,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import FIRST_GRADIENT, Category, Events, Intervals, Nesting, Steps, backward_passes
+from advisor.api import FIRST_GRADIENT, Category, Events, Intervals, Nesting, Steps, backward_passes, shapes
 
 from ._repeated_nodes import like_a_sum, node_key
 
 Ints = backward_passes.Ints
 Key = tuple[int, int]
-# Nodes of ops with one result: of others (unbind, split, max) two calls may start at different results.
+Root = tuple[Key, int]  # a node, and which of its results
+# Nodes of ops with one result: of others (unbind, split, max) two calls may start at different results, which the
+# gradients that the node is given tell, where shapes were recorded.
 _ONE_RESULT = (
     *("Mul", "Add", "Sub", "Rsub", "Div", "Neg", "Pow", "Exp", "Log", "Sin", "Cos", "Tanh", "Sigmoid", "Silu", "Gelu"),
     *("Relu", "Softplus", "Sum", "Mean", "Addmm", "Mm", "Bmm", "Select", "Slice", "Squeeze", "Unsqueeze", "View"),
@@ -64,26 +66,37 @@ def _groups(
 ) -> Iterator[tuple[backward_passes.Pass, ...]]:
     """Passes that start at one node, with the same gradient of it, and store nothing."""
     ops = np.flatnonzero(events.of(Category.CPU_OP) & nesting.outermost & (events.thread == steps.main_thread))
-    by_root: dict[Key, list[backward_passes.Pass]] = defaultdict(list)
+    by_root: dict[Root, list[backward_passes.Pass]] = defaultdict(list)
     for one in found:
-        starts = bool(one.nodes) and not one.stores and _has_one_result(events, one.nodes[0])
-        root = node_key(events, one.nodes[0]) if starts else (-1, -1)
+        result = _result(events, one.nodes[0]) if one.nodes and not one.stores else -1
+        root = node_key(events, one.nodes[0]) if result >= 0 else (-1, -1)
         if root[0] >= 0:
-            by_root[root].append(one)
+            by_root[root, result].append(one)
     for group in by_root.values():
         before = [_before(events, ops, one) for one in group]
         ones = [last >= 0 and events.text(last) == FIRST_GRADIENT for last in before]
         alike = [group[0]]
         for at in range(1, len(group)):
-            if (ones[0] and ones[at]) or (not ones[at] and _follows(events, before[at], group[at - 1], group[at])):
+            # Without ones of its own it takes what was there: the ones of the first, or a row of several, as of a
+            # Jacobian, which goes to the same inputs again. Inputs that were joined are behind one node.
+            known = ones[0] or _other_inputs(events, group[at - 1], group[at])
+            if (ones[0] and ones[at]) or (not ones[at] and known and _follows(events, before[at], group[at - 1])):
                 alike.append(group[at])
         if len(alike) > 1:
             yield tuple(alike)
 
 
-def _has_one_result(events: Events, row: int) -> bool:
-    name = events.text(row).rpartition(": ")[2].rstrip("0123456789")
-    return name.removesuffix("Backward") in _ONE_RESULT
+def _result(events: Events, row: int) -> int:
+    """Which of its results a node gets the gradient of; -1 where that is not known, or where there are several."""
+    name = events.text(row).rpartition(": ")[2]
+    if name.rstrip("0123456789").removesuffix("Backward") in _ONE_RESULT:
+        return 0
+    for inner in backward_passes.inside(events, row):
+        if events.text(inner) == name and events.dims[inner] >= 0:
+            given = shapes(events.dims_table[events.dims[inner]])
+            defined = [at for at, shape in enumerate(given) if shape]
+            return defined[0] if len(defined) == 1 else -1
+    return -1
 
 
 def _before(events: Events, ops: Ints, one: backward_passes.Pass) -> int:
@@ -92,10 +105,14 @@ def _before(events: Events, ops: Ints, one: backward_passes.Pass) -> int:
     return int(ops[at]) if at >= 0 else -1
 
 
-def _follows(events: Events, last: int, before: backward_passes.Pass, one: backward_passes.Pass) -> bool:
-    """Whether no op ran between two passes, which have other inputs: both take the gradient that was there."""
-    keys = ({node_key(events, row) for row in each.nodes} for each in (before, one))
-    return last >= 0 and int(events.start_ns[last]) < before.end_ns and next(keys) != next(keys)
+def _follows(events: Events, last: int, before: backward_passes.Pass) -> bool:
+    """Whether no op ran between two passes: both take a gradient that was there. last: the op before the second."""
+    return last >= 0 and int(events.start_ns[last]) < before.end_ns
+
+
+def _other_inputs(events: Events, before: backward_passes.Pass, one: backward_passes.Pass) -> bool:
+    first, second = ({node_key(events, row) for row in each.nodes} for each in (before, one))
+    return first != second
 
 
 def _call(events: Events, one: backward_passes.Pass) -> tuple[int, int]:

@@ -141,11 +141,10 @@ def _of_inputs(price: Price, found: Slopes, lines: Lines | None, saving: Saving)
 
 
 def _called(trace: Trace, lines: Lines | None, one: backward_passes.Pass) -> tuple[Source, ...]:
-    """The line that asks for a pass: the one that calls a helper around grad(), or that of grad() itself."""
+    """The lines that ask for a pass: the one that calls a helper around grad(), and that of grad() itself."""
     rows = np.array(one.nodes, np.int64)
     apart = CallSites.compute(trace, lines).where_apart(rows) if lines is not None else None
-    first = apart or first_line(lines, rows[:_TRIED])
-    return (first,) if first else ()
+    return tuple(source for source in (apart, first_line(lines, rows[:_TRIED])) if source is not None)
 
 
 def _of_one_call(price: Price, found: Slopes, claims: tuple[str, ...]) -> Saving:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from advisor.api import Finding, Fix, RunPart, Saving, Severity, Source, WatchedRun, duration
 
-# The line to change, that which it stands before, what repeats it, and where the time passes.
-MOST_PLACES = 4
+# The line to change, that which it stands before, what repeats it, the line in that, and where the time passes.
+MOST_PLACES = 5
 
 
 def is_known(part: RunPart | None, run: WatchedRun, min_share: float) -> bool:
@@ -19,11 +19,13 @@ def is_known(part: RunPart | None, run: WatchedRun, min_share: float) -> bool:
 def lines_of(part: RunPart) -> tuple[Source, ...]:
     """The lines that most of a part passes in, the costliest first; those of a tenth of it and less are left out.
 
-    Before each the `if` that says how often it happens, which is the line to change; after it, the loop below it, and
-    where most of that passes.
+    Before each the `if` that says how often it happens, which is the line to change; after it, the loop below it, the
+    line in that where most of it passes, and the innermost line of that.
     """
     costly = [line for line in part.lines if line.us > part.us / 10]
-    every = (at for line in costly for at in (line.guard, line.source, line.loop, line.inner) if at is not None)
+    every = (
+        at for line in costly for at in (line.guard, line.source, line.loop, line.turn, line.inner) if at is not None
+    )
     return tuple(dict.fromkeys(every))[:MOST_PLACES]
 
 

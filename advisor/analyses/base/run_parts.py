@@ -97,16 +97,19 @@ def line_of(group: Group, spans: Sequence[Span]) -> RunLine:
     at: dict[int, float] = defaultdict(float)
     inner: dict[tuple[str, int, str], float] = defaultdict(float)
     loops: dict[tuple[str, int, str], float] = defaultdict(float)
+    turned: dict[tuple[tuple[str, int, str], tuple[str, int, str]], float] = defaultdict(float)
     for span in spans:
         if span.samples is not None:
             at[span.samples.line] += span.us
             inner[span.samples.inner] += span.us
             loops[span.samples.loop] += span.us
+            turned[span.samples.loop, span.samples.turn] += span.us
     line = block if block and len(at) > 1 else max(at, key=lambda one: at[one])
     most = max(inner, key=lambda one: inner[one])
     guards = {span.samples.guard for span in spans if span.samples is not None}
     guard = Source(file, guards.pop(), function) if len(guards) == 1 and 0 not in guards else None
     us = sum(span.us for span in spans)
     turns = max(loops, key=lambda one: loops[one])
-    below = [Source(*one) if one[0] else None for one in (most, turns)]
-    return RunLine(Source(file, line, function), us, below[0], guard, below[1])
+    turn = max((one for one in turned if one[0] == turns), key=lambda one: turned[one])[1]
+    below = [Source(*one) if one[0] else None for one in (most, turns, turn)]
+    return RunLine(Source(file, line, function), us, below[0], guard, *below[1:])

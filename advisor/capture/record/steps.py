@@ -38,7 +38,8 @@ class LaterWindow(msgspec.Struct, frozen=True):
     """A window that was recorded after the first one, with the un-profiled steps before it.
 
     at   training iterations before it was due
-    why  every (`--every N`) | asked (requested by `advisor attach` or SIGUSR1) | slower (steps became slower)
+    why  every (`--every N`) | asked (requested by `advisor attach` or SIGUSR1) | slower (steps became slower) |
+         elsewhere (training moved to another loop)
     """
 
     at: int

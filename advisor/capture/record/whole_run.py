@@ -20,6 +20,7 @@ class RunSamples(msgspec.Struct, frozen=True):
     inner                 file, line and function of the user's innermost line, if it is a different one
     loop                  file, line and function of the outermost loop in the functions called from it
     inner_loop            the same of the innermost of these loops
+    turn                  the same of the line that runs in the outermost of these loops, in the function that holds it
     call                  file, line and function of the user's line that calls the outermost running module
     package               package whose code the line runs: `matplotlib`, `json` …; empty for user code and for C
     marks                 forward | save | fetch | iterator | workers | evaluate | compile | import | outputs: known
@@ -42,6 +43,7 @@ class RunSamples(msgspec.Struct, frozen=True):
     inner: tuple[str, int, str] = ("", 0, "")
     loop: tuple[str, int, str] = ("", 0, "")
     inner_loop: tuple[str, int, str] = ("", 0, "")
+    turn: tuple[str, int, str] = ("", 0, "")
     call: tuple[str, int, str] = ("", 0, "")
     package: str = ""
     marks: list[str] = []

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-from advisor.capture.inside.steps.requests import ASKED, EVERY, SLOWER, Requests  # noqa: E402
+from advisor.capture.inside.steps.requests import ASKED, ELSEWHERE, EVERY, SLOWER, Requests  # noqa: E402
+from advisor.capture.inside.steps.stack_samples import Place  # noqa: E402
 from advisor.capture.inside.steps.step_trend import StepTrend  # noqa: E402
 
 SECOND = 10**9
@@ -88,3 +91,34 @@ def test_steps_of_a_busy_or_short_run_ask_for_nothing(tmp_path: Path) -> None:
     busy.begin(0, alone=True)
     assert train(busy, 40, SECOND) == []
     busy.release()
+
+
+def sampled(made: Requests, lines: list[int]) -> list[tuple[int, str]]:
+    """At which stretch of eight steps a window is due, where each is sampled once, at such a line of the loop."""
+    found = []
+    for number, line in enumerate(lines):
+        for step in range(8 * number + 1, 8 * number + 9):
+            if step % 8 == 5:
+                place = SimpleNamespace(file="train.py", line=line, function="main", inner=("", 0, ""))
+                made.trend.sampled([cast(Place, place)])
+            made.trend.step(10**7, step)
+            if why := made.due(step, step * SECOND):
+                made.taken(why, step)
+                found.append((number, why))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param([10, 11, 12] * 3 + [20, 21] * 6, [(9 + 5, ELSEWHERE)], id="pretraining, then training"),
+        pytest.param([10, 11, 12] * 8, [], id="one loop"),
+        pytest.param([10, 11, 12] * 3 + [20, 21, 20, 21, 20, 10] * 4, [], id="a part that is new in the same loop"),
+        pytest.param([10, 11] + [20, 21] * 9, [], id="too few samples of the first"),
+        pytest.param([10] * 6 + [20] * 9 + [30] * 9 + [40] * 9, [(11, ELSEWHERE), (20, ELSEWHERE)], id="twice"),
+    ],
+)
+def test_another_loop_asks_by_itself(tmp_path: Path, lines: list[int], expected: list[tuple[int, str]]) -> None:
+    made = requests(tmp_path)
+    assert sampled(made, lines) == expected
+    made.release()

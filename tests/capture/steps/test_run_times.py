@@ -232,7 +232,7 @@ def test_what_repeats_a_call_below_a_place_is_its_loop(text: str, line: int, loo
 
 
 def test_a_loop_in_a_function_that_a_loop_calls_is_the_inner_one() -> None:
-    from advisor.capture.inside.steps.statements import loops_of, statements_of
+    from advisor.capture.inside.steps.statements import loops_of, statements_of, turn_of
 
     text = "def losses(xs):\n    for x in xs:\n        nms(x)\ndef nms(x):\n    while x:\n        x = x[1:]\n"
 
@@ -242,6 +242,9 @@ def test_a_loop_in_a_function_that_a_loop_calls_is_the_inner_one() -> None:
 
     found = loops_of(Here, {"/f.py": statements_of(ast.parse(text))})  # type: ignore[arg-type]
     assert found == (("f.py", 2, "losses"), ("f.py", 5, "nms"))
+    # Of the outer one the line that its own function is at; of one that no loop is below, none.
+    assert turn_of(Here, {"/f.py": statements_of(ast.parse(text))}) == ("f.py", 3, "losses")  # type: ignore[arg-type]
+    assert turn_of(Here, {}) == ("", 0, "")  # type: ignore[arg-type]
 
 
 def test_stretches_are_told_apart_by_their_length() -> None:

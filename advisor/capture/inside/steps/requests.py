@@ -1,4 +1,5 @@
-"""When another window is due after the first: every so many steps, when somebody asks, when steps became slower.
+"""When another window is due after the first: every so many steps, when somebody asks, when steps became slower, when
+the script trains in another loop.
 
 Nothing here touches torch. Asking goes by a file in the folder of the capture (`advisor attach`), or by SIGUSR1 where
 that signal would end the script, since it has no handler for it.
@@ -14,7 +15,10 @@ from typing import Any
 
 from .step_trend import StepTrend
 
-EVERY, ASKED, SLOWER = "every", "asked", "slower"
+# File and line.
+Place = tuple[str, int]
+
+EVERY, ASKED, SLOWER, ELSEWHERE = "every", "asked", "slower", "elsewhere"
 
 # Between two looks for a request: a look is a call to the system of a few microseconds.
 _LOOK_NS = 250_000_000
@@ -23,6 +27,11 @@ _LOOK_NS = 250_000_000
 _SLOWER, _STRETCHES, _LEAST_NS = 1.25, 3, 1_000_000_000
 # Windows that are opened for that by themselves.
 _MOST_SLOWER = 3
+# Samples in a row at no line of the loop that was sampled so far, from which on it is another loop (pretraining, then
+# training), and samples that the first needs: of lines with a share u of the time, so many of others and then so many
+# of these come with a chance of (1 - u)^6 u^6, at most 1 in 4,096. And windows for it: a script that enters one loop
+# after another (stages of a curriculum) shows what its stages are like in two.
+_STRANGE, _MOST_LOOPS = 6, 2
 
 
 class Requests:
@@ -44,6 +53,11 @@ class Requests:
         self.level_ns = 0.0  # what an ordinary step was when it was first known, or at the latest window for that
         self.closed = 0  # stretches of the trend when it was looked at last
         self.slower = 0
+        self.home: set[Place] = set()  # lines of the loop, as far as they were sampled
+        self.at_home = 0  # how many samples
+        self.strange: set[Place] = set()  # and of the latest samples in a row that were at none of them
+        self.strangers = 0  # how many samples
+        self.loops = 0
 
     def begin(self, count: int, alone: bool) -> None:
         """The first window is over, after so many iterations. alone: the job has one rank."""
@@ -82,24 +96,49 @@ class Requests:
             self.by_file = os.path.exists(self.path)
         if self.signalled or self.by_file:
             return ASKED
-        return SLOWER if self._is_slower() else ""
+        return self._of_trend()
 
     def taken(self, why: str, count: int) -> None:
         """A window was opened for that reason, or could not be."""
         if why == EVERY:
             self.next = (count // self.every + 1) * self.every
         self.slower += why == SLOWER
+        self.loops += why == ELSEWHERE
         if why == ASKED:
             self.signalled = self.by_file = False
             if os.path.exists(self.path):
                 os.unlink(self.path)
 
-    def _is_slower(self) -> bool:
-        """Whether all of the latest stretches are; looked at once for each of these."""
-        trend = self.trend
-        if trend.closed == self.closed or self.slower >= _MOST_SLOWER:
+    def _of_trend(self) -> str:
+        """What the latest stretch tells; looked at once for each of these."""
+        if self.trend.closed == self.closed:
+            return ""
+        new, self.closed = self.trend.closed - self.closed, self.trend.closed
+        elsewhere = [self._is_elsewhere(stretch.places()) for stretch in self.trend.done[-new:]]
+        return ELSEWHERE if any(elsewhere) else SLOWER if self._is_slower() else ""
+
+    def _is_elsewhere(self, sampled: dict[Place, int]) -> bool:
+        """Whether the loop is another one: samples of the latest stretches, in a row, are at none of its lines."""
+        if self.loops >= _MOST_LOOPS or not sampled:
             return False
-        self.closed = trend.closed
+        if self.at_home < _STRANGE or not self.home.isdisjoint(sampled):
+            self.home |= {*sampled, *self.strange}
+            self.at_home += sum(sampled.values())
+            self.strange, self.strangers = set(), 0
+            return False
+        self.strange |= sampled.keys()
+        self.strangers += sum(sampled.values())
+        if self.strangers < _STRANGE:
+            return False
+        self.home, self.at_home, self.strange, self.strangers = self.strange, self.strangers, set(), 0
+        self.level_ns = 0.0  # of that loop it is not known yet
+        return True
+
+    def _is_slower(self) -> bool:
+        """Whether all of the latest stretches are."""
+        trend = self.trend
+        if self.slower >= _MOST_SLOWER:
+            return False
         latest = trend.latest_ns(_STRETCHES)
         if len(latest) < _STRETCHES or min(latest) * trend.size < _LEAST_NS:
             return False

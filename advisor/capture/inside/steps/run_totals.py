@@ -14,7 +14,7 @@ from typing import Any
 
 from ..facts.source.syntax import Trees
 from .stack_samples import Place
-from .statements import NONE, Statements, block_of, guard_of, loops_of, statements_of
+from .statements import NONE, Statements, block_of, guard_of, loops_of, statements_of, turn_of
 
 KINDS = START, STEP, LONG, BETWEEN, END = "start", "step", "long", "between", "end"
 
@@ -111,5 +111,6 @@ def _as_record(key: Key, hits: Hits, known: Mapping[str, Statements]) -> dict[st
         "last": hits.last,
         "loop": outermost,
         "inner_loop": innermost,
+        "turn": turn_of(place, known),
         "call": place.call,
     }

@@ -11,6 +11,7 @@ from .stack_samples import Place
 Statement = ast.For | ast.AsyncFor | ast.While | ast.With | ast.AsyncWith | ast.If
 Span = tuple[int, int]  # first and last line
 Loop = tuple[str, int, str]  # file, line and function of its statement
+_NO_LOOP: Loop = ("", 0, "")
 
 
 class Statements(NamedTuple):
@@ -69,7 +70,14 @@ def loops_of(place: Place, known: Mapping[str, Statements]) -> tuple[Loop, Loop]
         around = [first for first, last in here.loops if first < line <= last]
         around += [first for first, last in here.comprehensions if first <= line <= last]
         found += [(file, first, function) for first in sorted(around)]
-    return (found[0], found[-1]) if found else (("", 0, ""), ("", 0, ""))
+    return (found[0], found[-1]) if found else (_NO_LOOP, _NO_LOOP)
+
+
+def turn_of(place: Place, known: Mapping[str, Statements]) -> Loop:
+    """(file, line, function) of the line that runs in the outermost of these loops, in the function that holds it."""
+    outermost, _ = loops_of(place, known)
+    found = ((file, line, name) for _, file, line, name in place.way if (file, name) == (outermost[0], outermost[2]))
+    return next(found, _NO_LOOP) if outermost[0] else _NO_LOOP
 
 
 def block_of(place: Place, blocks: Iterable[Span]) -> int:

@@ -10,14 +10,14 @@ from ..steps.clock import Clock
 from ..steps.parts import Cut, as_record
 from ..steps.phases import Phases
 from ..steps.plan import Plan
-from ..steps.requests import ASKED, EVERY, SLOWER, Requests
+from ..steps.requests import ASKED, ELSEWHERE, EVERY, SLOWER, Requests
 from .window import Window
 
 # Un-profiled steps before a later window, which it is compared by. The first of them follows our own work.
 _WARMUP, _TIMED = 1, 20
 # More windows are too many to look at: of those of `every`, each second one goes, and the rest are twice as far apart.
 _MOST = 12
-_ASKED_BY = {EVERY: "--every", ASKED: "asked for", SLOWER: "steps became slower"}
+_ASKED_BY = {EVERY: "--every", ASKED: "asked for", SLOWER: "steps became slower", ELSEWHERE: "another loop"}
 
 
 class Recording:
