@@ -54,13 +54,13 @@ import time, torch
 model = torch.nn.Linear(32, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 x, known = torch.randn(8, 32), [str(number) for number in range(100_000)]
-for _ in range(80):
+for _ in range(120):
     loss = model(x).square().mean()
     optimizer.zero_grad()
     loss.backward()
     time.sleep(0.012)
     optimizer.step()
-for _ in range(250):
+for _ in range(350):
     loss = model(x).square().mean()
     optimizer.zero_grad()
     loss.backward()
@@ -69,14 +69,20 @@ for _ in range(250):
 """
 
 
+@pytest.mark.complete
 def test_a_script_that_pretrains_first_is_told_of_the_loop_that_follows(tmp_path: Path) -> None:
     """Its first window lies in a loop that is soon over; what most of the time goes to is in the other one."""
     (tmp_path / "train.py").write_text(TWO_LOOPS)
     done = advised("-o", "out", "--no-calibrate", "train.py", cwd=tmp_path)
     assert done.status == 0, done.err
     rank = json.loads((tmp_path / "out" / "run.json").read_bytes())["ranks"][0]
+    trend = rank["run"]["trend"]
+    first = sum(hits for at, hits in zip(trend["first"], trend["samples"], strict=True) if at < 100)
+    later = sum(trend["samples"]) - first
+    if min(first, later) < 10:
+        pytest.skip(f"the machine was too busy: {first} and {later} samples of the two loops")
     assert [one["why"] for one in rank["later"]] == ["elsewhere"], rank["notes"]
-    assert rank["later"][0]["at"] > 80
+    assert rank["later"][0]["at"] > 120
     report = json.loads((tmp_path / "out" / "report.json").read_bytes())
     (note,) = [one["message"] for one in report["health"] if one["id"] == "later-window"]
     assert note.startswith("training moved to another loop")
@@ -84,8 +90,8 @@ def test_a_script_that_pretrains_first_is_told_of_the_loop_that_follows(tmp_path
     lines = [place["line"] for finding in found["findings"] for place in finding["where"]]
     assert 16 in lines, found
     # The first window is still there.
-    first = analyzed("out", "--window", "1", "--format", "json", cwd=tmp_path)
-    assert 1e3 * 10 < json.loads(first.stdout)["metrics"]["step_time_us"]["value"] < 1e3 * 40
+    before = analyzed("out", "--window", "1", "--format", "json", cwd=tmp_path)
+    assert 1e3 * 10 < json.loads(before.stdout)["metrics"]["step_time_us"]["value"] < 1e3 * 40
 
 
 def test_windows_every_so_many_steps_change_nothing_of_the_first(script: Path, tmp_path: Path) -> None:

@@ -16,6 +16,9 @@ from time import perf_counter_ns
 _SETTLED = 2
 # Optimizer steps inside one loader segment after which the loader is taken for a feeder of inner loops.
 _INNER_STEPS = 50
+# Steps of another optimizer without one of the leading one, from which on it leads: that of the next fold, or of the
+# training after a pretraining. Where two take turns, neither steps that often alone.
+_TAKES_OVER = 10
 
 
 class Segment:
@@ -57,6 +60,7 @@ class Tracker:
         self.steps_of: dict[int, int] = {}
         self.lead: int | None = None
         self.due = False  # the leading optimizer has stepped since the last boundary
+        self.taken_over = False  # and since that boundary another one has led
         self.stepping = False
         self.backwards_before = 0
         self.outside = False  # a backward pass ran outside of optimizers' steps since the last of these
@@ -143,6 +147,9 @@ class Tracker:
             if optimizer == self.lead:
                 self.count += 1
                 self.due = True
+                self.steps_of.clear()
+            else:
+                self._takes_over(optimizer)
             return
         if self.source:
             return
@@ -157,6 +164,15 @@ class Tracker:
             self.lead = max(self.steps_of, key=lambda one: self.steps_of[one])
             self.due = self.due or optimizer == self.lead  # another may step after it, before the next backward
 
+    def _takes_over(self, optimizer: int) -> None:
+        """An optimizer steps that does not lead; from its tenth step in a row on it does."""
+        seen = self.steps_of[optimizer] = self.steps_of.get(optimizer, 0) + 1
+        if seen >= _TAKES_OVER:
+            self.lead = optimizer
+            self.count += seen
+            self.due = self.taken_over = True
+            self.steps_of.clear()
+
     def stepped_inside(self) -> None:
         """An optimizer's step returns inside a backward, where a gradient's hook called it: counted, no boundary."""
         self.stepping = False
@@ -165,7 +181,8 @@ class Tracker:
     def _due(self) -> None:
         self.due = False
         if self.source == "optimizer":
-            self.boundary(perf_counter_ns(), True, True)
+            clean, self.taken_over = not self.taken_over, False
+            self.boundary(perf_counter_ns(), True, clean)
         elif not self.source and self.lead is not None:
             self._settle("optimizer", self.steps_of[self.lead])
 
