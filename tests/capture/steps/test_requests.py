@@ -93,13 +93,13 @@ def test_steps_of_a_busy_or_short_run_ask_for_nothing(tmp_path: Path) -> None:
     busy.release()
 
 
-def sampled(made: Requests, lines: list[int]) -> list[tuple[int, str]]:
-    """At which stretch of eight steps a window is due, where each is sampled once, at such a line of the loop."""
+def sampled(made: Requests, lines: list[int | tuple[int, int]]) -> list[tuple[int, str]]:
+    """At which stretch of eight steps a window is due, where each is sampled at such a line of the loop, or at two."""
     found = []
     for number, line in enumerate(lines):
         for step in range(8 * number + 1, 8 * number + 9):
-            if step % 8 == 5:
-                place = SimpleNamespace(file="train.py", line=line, function="main", inner=("", 0, ""))
+            for one in (line if isinstance(line, tuple) else (line,)) if step % 8 == 5 else ():
+                place = SimpleNamespace(file="train.py", line=one, function="main", inner=("", 0, ""))
                 made.trend.sampled([cast(Place, place)])
             made.trend.step(10**7, step)
             if why := made.due(step, step * SECOND):
@@ -113,12 +113,17 @@ def sampled(made: Requests, lines: list[int]) -> list[tuple[int, str]]:
     [
         pytest.param([10, 11, 12] * 3 + [20, 21] * 6, [(9 + 5, ELSEWHERE)], id="pretraining, then training"),
         pytest.param([10, 11, 12] * 8, [], id="one loop"),
+        pytest.param(
+            [*[10, 11] * 4, (11, 21), *[20, 21] * 6], [(9 + 5, ELSEWHERE)], id="a stretch in which one loop ends"
+        ),
         pytest.param([10, 11, 12] * 3 + [20, 21, 20, 21, 20, 10] * 4, [], id="a part that is new in the same loop"),
         pytest.param([10, 11] + [20, 21] * 9, [], id="too few samples of the first"),
         pytest.param([10] * 6 + [20] * 9 + [30] * 9 + [40] * 9, [(11, ELSEWHERE), (20, ELSEWHERE)], id="twice"),
     ],
 )
-def test_another_loop_asks_by_itself(tmp_path: Path, lines: list[int], expected: list[tuple[int, str]]) -> None:
+def test_another_loop_asks_by_itself(
+    tmp_path: Path, lines: list[int | tuple[int, int]], expected: list[tuple[int, str]]
+) -> None:
     made = requests(tmp_path)
     assert sampled(made, lines) == expected
     made.release()

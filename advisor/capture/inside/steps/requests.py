@@ -55,6 +55,9 @@ class Requests:
         self.slower = 0
         self.home: set[Place] = set()  # lines of the loop, as far as they were sampled
         self.at_home = 0  # how many samples
+        self.new: set[Place] = (
+            set()
+        )  # lines first sampled in the same stretch as such: of either loop, if there are two
         self.strange: set[Place] = set()  # and of the latest samples in a row that were at none of them
         self.strangers = 0  # how many samples
         self.loops = 0
@@ -121,16 +124,20 @@ class Requests:
         """Whether the loop is another one: samples of the latest stretches, in a row, are at none of its lines."""
         if self.loops >= _MOST_LOOPS or not sampled:
             return False
-        if self.at_home < _STRANGE or not self.home.isdisjoint(sampled):
-            self.home |= {*sampled, *self.strange}
+        if self.at_home < _STRANGE:
+            self.home |= sampled.keys()
             self.at_home += sum(sampled.values())
-            self.strange, self.strangers = set(), 0
+            return False
+        if not self.home.isdisjoint(sampled):
+            self.home |= self.new | self.strange
+            self.new, self.strange, self.strangers = sampled.keys() - self.home, set(), 0
             return False
         self.strange |= sampled.keys()
         self.strangers += sum(sampled.values())
         if self.strangers < _STRANGE:
             return False
-        self.home, self.at_home, self.strange, self.strangers = self.strange, self.strangers, set(), 0
+        self.home, self.at_home = self.strange | self.new, self.strangers
+        self.new, self.strange, self.strangers = set(), set(), 0
         self.level_ns = 0.0  # of that loop it is not known yet
         return True
 
