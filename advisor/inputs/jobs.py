@@ -106,9 +106,10 @@ def where_it_trains(job: Job) -> Job:
     That is the first one, unless training moved to another loop.
     """
     loops = [window for window in job.traces[0].later if window.why == "elsewhere"] if len(job.traces) == 1 else []
-    trend = job.traces[0].record.run.trend if loops and job.traces[0].record else None
-    if trend is None or not sum(trend.spent_us):
+    record = job.traces[0].record if loops else None
+    if record is None or record.run is None or not sum(record.run.trend.spent_us):
         return job
+    trend = record.run.trend
     ends = [*(window.at for window in loops[1:]), float("inf")]
     for window, end in zip(loops, ends, strict=True):
         mine_us = sum(us for at, us in zip(trend.first, trend.spent_us, strict=True) if window.at <= at < end)

@@ -13,7 +13,7 @@ class RunLine:
 
     inner: the line of a called function that took most of that; guard: the `if` that runs it every N steps
     (`step % 100 == 0`); loop: the outermost loop in called functions that repeats it; turn: the line in that loop, in
-    the same function, that took most of it.
+    the same function, that took most of it; outside: it lies outside of the innermost loop around the training step.
     """
 
     source: Source
@@ -22,6 +22,7 @@ class RunLine:
     guard: Source | None = None
     loop: Source | None = None
     turn: Source | None = None
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

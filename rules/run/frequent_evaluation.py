@@ -49,7 +49,8 @@ def check(
     part = run.loop.get("evaluation")
     if part is None or not part.times or part.times < 2:
         return
-    by_epoch = part.times <= run.epochs + 1
+    # Without a loader what is an epoch is not known; then it is each turn of the loop around the loop that trains.
+    by_epoch = part.times <= run.epochs + 1 or (not run.epochs and bool(part.lines) and part.lines[0].outside)
     if not is_known(part, run, min_share_of_epochs if by_epoch else min_share):
         return
     each_us, every = part.us / part.times, _customary(run.steps / part.times)
@@ -177,6 +178,13 @@ EXAMPLES = [
         saves_us=(25_000, 45_000),
         says=("train.py:91", "in every training step"),
         fixes=("every 20 steps",),
+    ),
+    Example(
+        "after each pass over batches that no loader gives, a sixth of the run",
+        STEPS_ON_CPU,
+        facts=_facts(12.0, 30, 0, "long", marks=["forward", "eval_mode"], outside=True),
+        saves_us=None,
+        near_miss=True,
     ),
     Example("a teacher in every step", STEPS_ON_CPU, facts=_in_steps(), saves_us=None, near_miss=True),
     Example("once an epoch, a tenth of the run", STEPS_ON_CPU, facts=_facts(7.0, 6, 6), saves_us=None, near_miss=True),

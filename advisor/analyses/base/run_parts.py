@@ -112,4 +112,5 @@ def line_of(group: Group, spans: Sequence[Span]) -> RunLine:
     turns = max(loops, key=lambda one: loops[one])
     turn = max((one for one in turned if one[0] == turns), key=lambda one: turned[one])[1]
     below = [Source(*one) if one[0] else None for one in (most, turns, turn)]
-    return RunLine(Source(file, line, function), us, below[0], guard, *below[1:])
+    outside = all(span.samples.outside for span in spans if span.samples is not None)
+    return RunLine(Source(file, line, function), us, below[0], guard, below[1], below[2], outside)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from advisor.capture.record import RankRecord, StepTrend
 from advisor.computed import Missing
@@ -31,6 +31,8 @@ _IN_HALF, _OF_WHOLE = 2.33, 0.2
 # The slowdown has begun where so much of it is there, and stays.
 _BEGUN = 0.25
 _MOST_LINES = 3
+# Samples of either loop that tell two: as many as open a window there (capture/inside/steps/requests.py).
+_SAMPLES = 6
 
 _Floats = npt.NDArray[np.float64]
 
@@ -71,7 +73,7 @@ class StepDrift(Struct, frozen=True):
     @classmethod
     def compute(cls, record: RankRecord) -> StepDrift:
         """The slowdown. Missing if there are too few steps, or if they did not become slower."""
-        trend = record.run.trend if record.run is not None else StepTrend()
+        trend = _of_last_loop(record.run.trend) if record.run is not None else StepTrend()
         count = len(trend.usual_us) - _WARMING
         if count < _LEAST_STRETCHES or sum(trend.steps[_WARMING:]) < _LEAST_STEPS:
             raise Missing("too few steps were recorded to see whether they become slower")
@@ -92,6 +94,31 @@ class StepDrift(Struct, frozen=True):
             error=error,
             throughout=_rises_in_halves(times_us, late_us - early_us),
         )
+
+
+def _of_last_loop(trend: StepTrend) -> StepTrend:
+    """The stretches of the loop that the run ends in: steps of a pretraining before it are others, not faster ones."""
+    early, late = len(trend.steps) // _EARLY, len(trend.steps) - len(trend.steps) // _LATE
+    loops: dict[tuple[str, int], npt.NDArray[np.int64]] = {}
+    for line in trend.lines:
+        place = line.loop_file, line.loop_line
+        loops[place] = loops.get(place, np.zeros(len(trend.steps), np.int64)) + np.asarray(line.hits)
+    first = {place for place, hits in loops.items() if hits[:early].any()}
+    last = {place for place, hits in loops.items() if hits[late:].any()}
+    seen = [sum(int(loops[one].sum()) for one in each) for each in (first, last)]
+    if not first.isdisjoint(last) or min(seen) < _SAMPLES:
+        return trend
+    begun = 1 + max(int(np.flatnonzero(loops[place])[-1]) for place in first)
+    return StepTrend(
+        first=trend.first[begun:],
+        steps=trend.steps[begun:],
+        usual_us=trend.usual_us[begun:],
+        spent_us=trend.spent_us[begun:],
+        queued_us=trend.queued_us[begun:],
+        resident_bytes=trend.resident_bytes[begun:],
+        samples=trend.samples[begun:],
+        lines=[structs.replace(line, hits=line.hits[begun:]) for line in trend.lines],
+    )
 
 
 def _own_us(trend: StepTrend) -> _Floats:

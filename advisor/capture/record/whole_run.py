@@ -17,6 +17,7 @@ class RunSamples(msgspec.Struct, frozen=True):
                           step, or the line itself; 0 in a function that is not on the path to the training step
     guard                 line of the innermost `if` with a remainder in its condition (`step % 100`) around it that
                           does not contain the training step; 0: there is none
+    outside               whether it lies outside of the innermost loop around the training step, in the same function
     inner                 file, line and function of the user's innermost line, if it is a different one
     loop                  file, line and function of the outermost loop in the functions called from it
     inner_loop            the same of the innermost of these loops
@@ -40,6 +41,7 @@ class RunSamples(msgspec.Struct, frozen=True):
     function: str = ""
     block: int = 0
     guard: int = 0
+    outside: bool = False
     inner: tuple[str, int, str] = ("", 0, "")
     loop: tuple[str, int, str] = ("", 0, "")
     inner_loop: tuple[str, int, str] = ("", 0, "")

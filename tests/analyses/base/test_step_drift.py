@@ -97,3 +97,28 @@ def test_kendall_is_what_it_is_said_to_be() -> None:
     assert kendall([1, 2, 3, 4]) == pytest.approx(6 / (4 * 3 * 13 / 18) ** 0.5)
     assert kendall([4, 3, 2, 1]) == -kendall([1, 2, 3, 4])
     assert kendall([1, 1, 1, 1]) == 0
+
+
+def in_two_loops(added_us: list[float], first: int) -> dict[str, Any]:
+    """The same, where so many stretches are those of another loop, at line 20."""
+    trend = run(added_us)
+    for at, line in enumerate([*trend["lines"]]):
+        hits = line["hits"]
+        line["hits"] = [0] * first + hits[first:]
+        if at == 1:
+            samples = [20] * first + [0] * (len(hits) - first)
+            trend["lines"].append({**_LINE, "line": 20, "loop_line": 20, "hits": samples})
+    return trend
+
+
+def test_steps_of_another_loop_are_no_faster_steps() -> None:
+    """Pretraining of 10 ms a step, then training of 15."""
+    with pytest.raises(Missing, match="did not become slower"):
+        drift(in_two_loops([0.0] * 16 + [5000.0] * 24, 16))
+
+
+def test_a_loop_after_another_is_compared_with_itself() -> None:
+    found = drift(in_two_loops([0.0] * 16 + [5000.0] * 16 + [12_000.0] * 16, 16))
+    assert found.early_us == pytest.approx(15_000, rel=0.05)
+    assert found.late_us == pytest.approx(22_000, rel=0.05)
+    assert found.steps == 31 * 50

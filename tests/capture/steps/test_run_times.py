@@ -247,6 +247,36 @@ def test_a_loop_in_a_function_that_a_loop_calls_is_the_inner_one() -> None:
     assert turn_of(Here, {}) == ("", 0, "")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("line", "step_line", "step_way", "outside"),
+    [
+        (7, 5, (), True),  # the epoch's evaluation, after the loop over batches
+        (4, 5, (), False),
+        (7, 0, (), False),
+        (12, 11, (("/f.py", 5),), True),  # beside a call of the function that trains for an epoch
+        (12, 11, (("/f.py", 2),), False),  # which has no loop there
+    ],
+)
+def test_what_comes_once_in_each_outer_turn_is_outside_of_the_training_loop(
+    line: int, step_line: int, step_way: tuple[tuple[str, int], ...], outside: bool
+) -> None:
+    from advisor.capture.inside.steps.statements import is_outside, statements_of
+
+    lines = ["def train():", "    setup()", "    for epoch in range(9):", "        for batch in batches:"]
+    lines += ["            step(batch)", "            log()", "        evaluate()", "def main():"]
+    lines += ["    setup()", "    for epoch in range(9):", "        train()", "        evaluate()"]
+    # The loop over batches has lines 4 to 6, those over epochs 3 to 7 and 10 to 12.
+
+    class Here:
+        source = "/f.py"
+
+    here = Here()
+    for name, value in (("line", line), ("step_line", step_line), ("step_way", step_way)):
+        setattr(here, name, value)
+    known = {"/f.py": statements_of(ast.parse("\n".join(lines)))}
+    assert is_outside(here, known) is outside  # type: ignore[arg-type]
+
+
 def test_stretches_are_told_apart_by_their_length() -> None:
     from advisor.capture.inside.steps.run_times import RunTimes
     from advisor.capture.inside.steps.step_trend import StepTrend

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..facts.source.syntax import Trees
 from .stack_samples import Place
-from .statements import NONE, Statements, block_of, guard_of, loops_of, statements_of, turn_of
+from .statements import NONE, Statements, block_of, guard_of, is_outside, loops_of, statements_of, turn_of
 
 KINDS = START, STEP, LONG, BETWEEN, END = "start", "step", "long", "between", "end"
 
@@ -81,7 +81,9 @@ class Totals:
         """The part of run.json: sums in µs, and the places with most samples."""
         most = sorted(self.hits.items(), key=lambda item: (item[1].hits > 0, -item[1].hits))
         places = [place for (_, place, _), _ in most[:_MOST_WRITTEN] if place.step_line]
-        sources = {source for place in places for source in (place.source, *(one[0] for one in place.way))}
+        sources = {place.source for place in places}
+        sources |= {one[0] for place in places for one in place.way}
+        sources |= {one[0] for place in places for one in place.step_way}
         known = {source: statements_of(trees.of(source)) for source in sources}
         return {
             "spent_us": {kind: ns / 1e3 for kind, ns in self.spent_ns.items()},
@@ -102,6 +104,7 @@ def _as_record(key: Key, hits: Hits, known: Mapping[str, Statements]) -> dict[st
         "function": place.function,
         "block": block_of(place, here.blocks),
         "guard": guard_of(place, here.guards),
+        "outside": is_outside(place, known),
         "inner": list(place.inner),
         "package": place.package,
         "marks": list(marks),

@@ -123,12 +123,25 @@ class Place:
     inner                 (file, line, function) of the user's innermost line, where it is another
     way                   (file as Python opens it, file, line, function) of the user's lines below, outermost first
     step_line             the line of the same function that the training step runs under; 0 where it is not on the way
+    step_way              (file as Python opens it, line) of the user's lines below that one, outermost first
     package               whose code the innermost user's line runs; empty for its own
     marks                 which known work was on the stack
     call                  (file, line, function) of the user's line that calls the outermost module on the stack
     """
 
-    __slots__ = ("call", "file", "function", "inner", "line", "marks", "package", "source", "step_line", "way")
+    __slots__ = (
+        "call",
+        "file",
+        "function",
+        "inner",
+        "line",
+        "marks",
+        "package",
+        "source",
+        "step_line",
+        "step_way",
+        "way",
+    )
 
     def __init__(self, codes: Codes, stack: Stack, step: Stack) -> None:
         known = [codes.known[key] for key, _ in stack]
@@ -138,6 +151,7 @@ class Place:
         at = below[0] if below else mine[-1] if mine else -1
         self.file, self.line, self.function, self.source = "", 0, "", ""
         self.step_line, self.inner = 0, ("", 0, "")
+        self.step_way: list[tuple[str, int]] = []
         self.way = [
             (known[one].code.co_filename, known[one].file, stack[one][1], known[one].function)
             for one in below[1 : 1 + _MOST_BELOW]
@@ -147,6 +161,8 @@ class Place:
             self.source = known[at].code.co_filename
             if at < len(step) and step[at][0] == stack[at][0]:
                 self.step_line = step[at][1]
+                below_step = ((codes.known.get(key), line) for key, line in step[at + 1 :])
+                self.step_way = [(one.code.co_filename, line) for one, line in below_step if one and one.file]
             if mine[-1] != at:
                 self.inner = (known[mine[-1]].file, stack[mine[-1]][1], known[mine[-1]].function)
         self.package = next((one.package for one in known[mine[-1] + 1 if mine else 0 :] if one.package), "")

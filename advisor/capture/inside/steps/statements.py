@@ -93,6 +93,19 @@ def guard_of(place: Place, guards: Iterable[Span]) -> int:
     return max(_around(place, guards), default=0) if place.step_line else 0
 
 
+def is_outside(place: Place, known: Mapping[str, Statements]) -> bool:
+    """Whether a place lies outside of the innermost loop around the training step: it comes once in each outer turn.
+
+    That loop may be in a function that the place's own calls beside it, as one that trains for an epoch.
+    """
+    if not place.step_line:
+        return False
+    if any(first < line <= last for file, line in place.step_way for first, last in known.get(file, NONE).loops):
+        return True
+    around = [span for span in known.get(place.source, NONE).loops if span[0] < place.step_line <= span[1]]
+    return bool(around) and not max(around)[0] <= place.line <= max(around)[1]
+
+
 def _around(place: Place, spans: Iterable[Span]) -> list[int]:
     """First lines of those that hold the place and not the training step."""
     return [first for first, last in spans if first <= place.line <= last and not first <= place.step_line <= last]
