@@ -56,7 +56,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         type=_options.positive,
         default=0,
         metavar="N",
-        help="analyze the Nth recorded window (default: where most of the training time went)",
+        help="analyze the Nth recorded window (default: of the main loop)",
     )
     parser.add_argument(
         "--ranks",

@@ -13,8 +13,8 @@ Compare the peak of the memory with what the device has. Remove the checkpointin
 third block; each block that keeps its activations saves its share of the time.
 
 ## When to leave it
-Models that do not fit otherwise, or whose batch would have to shrink. Nothing is said where the activations may be
-larger than the whole memory of the device.
+Models that do not fit otherwise, or whose batch would have to shrink. Not reported if the activations may be larger
+than the whole memory of the device.
 """
 
 from __future__ import annotations
