@@ -56,7 +56,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         type=_options.positive,
         default=0,
         metavar="N",
-        help="analyze the Nth recorded window (default: of the main loop)",
+        help="analyze recorded window N (default: main loop)",
     )
     parser.add_argument(
         "--ranks",
