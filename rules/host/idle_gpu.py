@@ -68,6 +68,9 @@ CONFIRMED = "real trace: TimeSformer inference on an H100, 217 ms of preprocessi
 
 # More than the three largest places is a profile, not advice.
 _PLACES = 3
+# Work of the host in more pieces a step alternates with that of the device, as where weights are sent one by one: each
+# piece may need the one before. What prepares a batch, or logs, is one piece or a few.
+_ALTERNATES = 8
 # Ops in which the host itself moves a batch: from pageable memory it stands in them until the data are on their way.
 _COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda")
 _PINS = ("aten::pin_memory", "aten::_pin_memory")
@@ -113,6 +116,9 @@ def _saving(group: IdleGroup, idle: GpuIdle, busy_us: float, price: Price) -> Sa
     gone = edits.remove_time(idle.spans_of("idle_host", group))
     how = "low: the work overlaps with that of the device; high: it is removed from the loop"
     found = price.saving([gone], [gone], ("idle_host",), how, model_us=model_us, bound_us=group.us)
+    if group.gaps_per_step > _ALTERNATES:
+        how = "low: nothing, if each piece needs what the device did before it; high: it is removed from the loop"
+        return replace(found, low_us=0.0, how=how)
     return replace(found, low_us=min(found.low_us, price.scale.scaled(model_us[0])))
 
 

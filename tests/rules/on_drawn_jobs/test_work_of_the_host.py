@@ -16,20 +16,25 @@ def told(name: str) -> Report:
 
 
 @pytest.mark.parametrize(
-    ("name", "what", "cost_ms"),
+    ("name", "what", "cost_ms", "certain"),
     [
-        ("resampled", "`resample` in `to_16k` at audio.py:61", 83.9),
-        ("pushed", "`update_named_param` in `push_weights` at weights.py:88", 611),
-        ("clips", "`torchcodec_ns::get_frames_at_indices`", 119),
+        ("resampled", "`resample` in `to_16k` at audio.py:61", 83.9, True),
+        ("pushed", "`update_named_param` in `push_weights` at weights.py:88", 611, False),
+        ("clips", "`torchcodec_ns::get_frames_at_indices`", 119, False),
     ],
 )
-def test_many_pieces_of_the_hosts_work_are_one(name: str, what: str, cost_ms: float) -> None:
-    """By the function that calls them, or by the op that works between its launches; no compiler makes that shorter."""
+def test_many_pieces_of_the_hosts_work_are_one(name: str, what: str, cost_ms: float, certain: bool) -> None:
+    """By the function that calls them, or by the op that works between its launches; no compiler makes that shorter.
+
+    Where pieces alternate with work of the device, each may need the one before, and nothing is promised for certain.
+    """
     said = told(name)
     first = found(said, "idle-gpu")[0]
     assert what in first.message
     assert first.saving is not None
-    assert first.saving.low_us / 1e3 == pytest.approx(cost_ms, rel=0.25)
+    assert first.saving.high_us / 1e3 == pytest.approx(cost_ms, rel=0.25)
+    assert (first.saving.low_us > 0.9 * first.saving.high_us) is certain
+    assert certain or first.saving.low_us == 0
     assert not found(said, "launch-bound")
 
 
