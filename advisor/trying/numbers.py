@@ -10,6 +10,10 @@ from advisor.model import Numbers
 
 # Fewer losses than this say nothing about a training.
 _FEWEST = 3
+# A change that only draws other random numbers is one more pair of seeds, as the band is: either may be the farther
+# one. The logarithms of two mean squares of m numbers alike differ by more than this many times
+# sqrt(4 / m) in one of a hundred cases; losses of neighbouring steps are alike, so a quarter of the steps counts.
+_BEYOND_CHANCE, _ALIKE_STEPS = 2.33, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,12 @@ def compare(base: Sequence[float], head: Sequence[float], band: Band) -> tuple[N
         return "outside seeds", "a loss is no longer finite"
     if band.width is None:
         return "not compared", "the losses of this script do not depend on its seeds, so no range is known"
-    return ("within seeds" if distance(base, head) <= band.width else "outside seeds"), ""
+    return ("within seeds" if distance(base, head) <= band.width * _by_chance(count) else "outside seeds"), ""
+
+
+def _by_chance(steps: int) -> float:
+    """By which factor one pair of seeds may lie farther apart than another, over so many steps."""
+    return math.exp(_BEYOND_CHANCE / math.sqrt(max(steps / _ALIKE_STEPS, 1.0)))
 
 
 def same(base: Sequence[float], head: Sequence[float]) -> bool:

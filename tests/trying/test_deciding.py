@@ -314,9 +314,35 @@ def test_losses_say_whether_a_change_leaves_the_training_as_it_is() -> None:
     base = [3.0, 2.0, 1.0]
     assert numbers.compare(base, [*base, 0.5], band)[0] == "equal"
     assert numbers.compare(base, [3.0, 2.0, 1.05], band)[0] == "within seeds"
-    assert numbers.compare(base, [3.0, 2.0, 1.5], band)[0] == "outside seeds"
+    assert numbers.compare(base, [3.0, 2.0, 4.0], band)[0] == "outside seeds"
     assert numbers.compare(base, [3.0, 2.0, math.nan], band)[0] == "outside seeds"
     assert numbers.compare([], [], band)[0] == "not compared"
     assert numbers.compare(base, [3.0, 2.0, 1.5], Band(True, 0.0, 0.0))[0] == "not compared"
     # A script whose own runs differ: that is the range.
     assert numbers.compare(base, [3.0, 2.0, 1.2], Band(False, 0.2, 0.0))[0] == "within seeds"
+    # Of a hundred steps one that lies twice as far away as another seed tells.
+    many = [1.0] * 100
+    assert numbers.compare(many, [1.15] * 100, band)[0] == "within seeds"
+    assert numbers.compare(many, [1.2] * 100, band)[0] == "outside seeds"
+
+
+def test_other_random_numbers_are_no_other_training() -> None:
+    """Losses that seeds move, each half like the one before; a change that only draws others is one more seed."""
+    chance = random.Random(5)
+
+    def losses() -> list[float]:
+        found, off = [], 0.0
+        for step in range(100):
+            off = 0.5 * off + chance.gauss(0, 0.1)
+            found.append(2.0 / (1 + step / 50) + off)
+        return found
+
+    said = []
+    for _ in range(300):
+        base, other, changed = losses(), losses(), losses()
+        band = Band(True, 0.0, numbers.distance(base, other))
+        said.append(numbers.compare(base, changed, band)[0])
+    assert said.count("outside seeds") <= 9  # 1 % expected
+    base, other = losses(), losses()
+    moved = [1.5 * one for one in losses()]
+    assert numbers.compare(base, moved, Band(True, 0.0, numbers.distance(base, other)))[0] == "outside seeds"
