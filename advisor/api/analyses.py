@@ -11,7 +11,6 @@ from advisor.analyses.base.host_communication import HostCommunication, host_col
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.recorded_facts import LoaderFacts, OptimizerFacts
-from advisor.analyses.base.repeated_ops import OpLoop, RepeatedOps
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.step_drift import SlowerLine, StepDrift
 from advisor.analyses.base.step_ops import StepOps
@@ -70,6 +69,7 @@ from advisor.analyses.step.ops import Ops
 from advisor.analyses.step.optimizer_work import OptimizerWork
 from advisor.analyses.step.phases import Phases
 from advisor.analyses.step.rates import Rates
+from advisor.analyses.step.repeated_ops import OpLoop, RepeatedOps
 from advisor.analyses.step.side_threads import SideThread, SideThreads
 from advisor.analyses.step.stalled_steps import StalledSteps
 from advisor.analyses.step.state_reads import StateRead, StateReads, where_read

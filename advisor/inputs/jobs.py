@@ -37,8 +37,6 @@ _RANK = re.compile(r"(?<![a-z])(rank|worker)[-_]?(\d+)(?!\d)", re.IGNORECASE)
 _STAMP = re.compile(r"\d{6,}")
 # tensorboard_trace_handler's default name: <host>_<pid>.<time>.pt.trace.json
 _HANDLER = re.compile(r"^.+_\d+\.#\.pt\.trace\.json")
-
-
 # Of the training time: a window there says more of the run than one in another loop.
 _MOST = 0.5
 

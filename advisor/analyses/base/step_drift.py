@@ -109,16 +109,8 @@ def _of_last_loop(trend: StepTrend) -> StepTrend:
     if not first.isdisjoint(last) or min(seen) < _SAMPLES:
         return trend
     begun = 1 + max(int(np.flatnonzero(loops[place])[-1]) for place in first)
-    return StepTrend(
-        first=trend.first[begun:],
-        steps=trend.steps[begun:],
-        usual_us=trend.usual_us[begun:],
-        spent_us=trend.spent_us[begun:],
-        queued_us=trend.queued_us[begun:],
-        resident_bytes=trend.resident_bytes[begun:],
-        samples=trend.samples[begun:],
-        lines=[structs.replace(line, hits=line.hits[begun:]) for line in trend.lines],
-    )
+    of_each = {name: entries[begun:] for name, entries in structs.asdict(trend).items() if name != "lines"}
+    return StepTrend(**of_each, lines=[structs.replace(line, hits=line.hits[begun:]) for line in trend.lines])
 
 
 def _own_us(trend: StepTrend) -> _Floats:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.analyses.base.repeated_ops import RepeatedOps
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.costs.batch_work import Host, batch_of_shapes, once_per_sample, sample_bytes, work_us
 from advisor.analyses.lines.sampled_loops import SampledLoops
 from advisor.analyses.step.gpu_idle import GpuIdle
+from advisor.analyses.step.repeated_ops import RepeatedOps
 from advisor.analyses.work.sixteen_bits import in_sixteen_bits
 from advisor.capture.record import RankRecord, Settings
 from advisor.computed import Missing

@@ -17,7 +17,8 @@ class RunSamples(msgspec.Struct, frozen=True):
                           step, or the line itself; 0 in a function that is not on the path to the training step
     guard                 line of the innermost `if` with a remainder in its condition (`step % 100`) around it that
                           does not contain the training step; 0: there is none
-    outside               whether it lies outside of the innermost loop around the training step, in the same function
+    outside               whether it lies outside of the innermost loop around the training step, which may be in a
+                          function that this one calls
     inner                 file, line and function of the user's innermost line, if it is a different one
     loop                  file, line and function of the outermost loop in the functions called from it
     inner_loop            the same of the innermost of these loops

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.analyses.base.repeated_ops import RepeatedOps
+from advisor.analyses.step.repeated_ops import RepeatedOps
 from advisor.computed import Computed
 from advisor.trace.read.load import read_bytes
 
