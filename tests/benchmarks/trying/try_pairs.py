@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import FAILED
+from advisor.gate import undo
 from advisor.gate.ab import end_in_order
 from advisor.gate.files import GateError
 from advisor.gate.pairs import Side
@@ -156,7 +157,8 @@ def labels(case: Case) -> dict[str, Any]:
 
 def losses(of: Side) -> dict[str, Any]:
     """The facts of a process after its first steps, its losses as numbers."""
-    with Runner(of.command, of.folder, of.env, of.settings) as process:
+    # A side says what stays of the files that its script writes; its process is told where to note them.
+    with undo.journal() as (notes, _), Runner(of.command, of.folder, of.env, {**of.settings, "undo": notes}) as process:
         try:
             process.ready()
             process.turn(WARMUP)
