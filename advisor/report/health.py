@@ -16,6 +16,7 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.base.training import Training
 from advisor.analyses.costs.replay import Replay
 from advisor.analyses.step.gpu_idle import GpuIdle
+from advisor.analyses.step.stalled_steps import Spent, spent_in
 from advisor.calibration.calibration import Calibration
 from advisor.capture.record import RankRecord, RunRecord
 from advisor.constants import constant
@@ -73,19 +74,7 @@ def of_rank(
         text = "the last step has no ops, because the recording ended when it began; it is not counted"
         said.append(Health("last-step", "note", text))
     said.extend(_lost(trace, steps, device, launched))
-    if steps.stalls_us:
-        longest = duration(max(steps.stalls_us))
-        which = "a profiled step is" if len(steps.stalls_us) == 1 else f"{len(steps.stalls_us)} profiled steps are"
-        why = "while no step takes that long without the profiler"
-        if record is None:
-            usual = duration(float(np.median(steps.profiled_us)))
-            why = (
-                f"where others take {usual}: an evaluation, a checkpoint, a compilation, a late first batch or the "
-                "garbage collector may have delayed it; shares are of the mean of the others; "
-                "`advisor run` measures how often that happens, and where"
-            )
-        text = f"{which} left out: up to {longest} long, {why}"
-        said.append(Health("stalled-steps", "note", text))
+    said.extend(_stalled(trace, steps, record))
     said.extend(_odd(steps))
     said.extend(_startup(steps))
     said.extend(_pace(steps))
@@ -102,6 +91,33 @@ def of_rank(
         said.append(Health("replay", "note", text))
     said.extend(Health("capture", "note", note) for note in (record.notes if record else ()))
     return tuple(said)
+
+
+def _stalled(trace: Trace, steps: Steps, record: RankRecord | None) -> Iterator[Health]:
+    """That some steps are in no share, because they take many times as long as the others."""
+    if not steps.stalls_us:
+        return
+    which = "a profiled step is" if len(steps.stalls_us) == 1 else f"{len(steps.stalls_us)} profiled steps are"
+    why = "while no step takes that long without the profiler"
+    if record is None:
+        usual = duration(float(np.median(steps.profiled_us)))
+        why = (
+            f"where others take {usual}: {_doing(spent_in(trace, steps))}; shares are of the mean of the others; "
+            "`advisor run` measures how often that happens, and where"
+        )
+    text = f"{which} left out: up to {duration(max(steps.stalls_us))} long, {why}"
+    yield Health("stalled-steps", "note", text)
+
+
+def _doing(spent: Spent) -> str:
+    """What takes most of the time by which steps are longer than others; where that is not recorded, what may."""
+    if spent.waits_for_loader:
+        return "most of it in the DataLoader"
+    if spent.where:
+        return f"most of it in {spent.where.function}() at {spent.where.file}:{spent.where.line}"
+    if spent.range_name:
+        return f"most of it in the range `{spent.range_name}`"
+    return "an evaluation, a checkpoint, a compilation, a late first batch or the garbage collector may have delayed it"
 
 
 def _odd(steps: Steps) -> Iterator[Health]:

@@ -54,12 +54,35 @@ def test_one_longer_step_is_in_no_share_of_the_others() -> None:
     said = drawn(once)
     (note,) = [item for item in said.health if item.id == "stalled-steps"]
     assert "mean of the others" in note.message
+    assert "may have delayed it" in note.message
     assert share(said, "compute") > 0.97
 
     said, step_us, usual_us = told("starved")
     (finding,) = found(said, "input-bound")
     assert finding.saving is not None
     assert finding.saving.high_us == pytest.approx(step_us - usual_us, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "category", "said"),
+    [
+        ("validate", "user_annotation", "most of it in the range `validate`"),
+        ("train.py(74): save_previews", "python_function", "most of it in save_previews() at train.py:74"),
+        ("nccl:barrier", "user_annotation", "may have delayed it"),
+    ],
+)
+def test_one_longer_step_says_what_it_is_spent_in(name: str, category: str, said: str) -> None:
+    def once(rt: Runtime, _: bool) -> None:
+        for _ in range(16):
+            block(rt, 0, 500)
+        backward(rt, 16, 500)
+        if rt.number == 4:
+            with rt.span(name, category):
+                rt.read()
+                rt.host(60_000)
+
+    (note,) = [item for item in drawn(once).health if item.id == "stalled-steps"]
+    assert said in note.message
 
 
 @pytest.mark.parametrize("kind", ["update", "batch", "lengths"])
