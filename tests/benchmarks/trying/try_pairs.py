@@ -106,8 +106,8 @@ ROUNDED = (
 _LABEL_STEPS = 50
 # Scripts that are started by a launcher of two ranks.
 RANKS = ("accumulation-without-no-sync", "unused-parameter-search")
-# Changes that change nothing, one for each script in turn: a variable that no program reads, a collector that is left as
-# it is.
+# Changes that change nothing, one for each script in turn: a variable that no program reads, and a collector that stays
+# as it is.
 NOTHING = ("environment:ADVISOR_NOTHING=1", "gc:threshold=700")
 
 
