@@ -268,8 +268,8 @@ def _pace(steps: Steps) -> Iterator[Health]:
     yield Health(
         "host-ahead",
         "note",
-        f"the host issues a step every {_ms(host_us)}, the device completes one every {_ms(device_us)}: "
-        "the step time is that of the device, from the end of the work of one step to the end of the next",
+        f"the host issues a step every {_ms(host_us)}, the device completes one every {_ms(device_us)} "
+        "(medians): the step time is that of the device, from the end of the work of one step to the end of the next",
     )
 
 
