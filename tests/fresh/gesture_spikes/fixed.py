@@ -104,9 +104,9 @@ def train_epoch(model, loader, optimizer, criterion, rate_penalty):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--bins", type=int, default=300)
-    parser.add_argument("--hidden", type=int, default=512)
+    parser.add_argument("--batch-size", type=int, default=24)
+    parser.add_argument("--bins", type=int, default=240)
+    parser.add_argument("--hidden", type=int, default=320)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--rate-penalty", type=float, default=1e-2)
     args = parser.parse_args()
@@ -114,7 +114,7 @@ def main():
     torch.manual_seed(7)
     torch.set_flush_denormal(True)
     classes, pixels = 11, 128
-    train = make_gestures(960, args.bins, pixels, classes, seed=1)
+    train = make_gestures(768, args.bins, pixels, classes, seed=1)
     test = make_gestures(192, args.bins, pixels, classes, seed=1)
     train_loader = DataLoader(TensorDataset(*train), args.batch_size, shuffle=True, collate_fn=time_first)
     test_loader = DataLoader(TensorDataset(*test), args.batch_size, collate_fn=time_first)
