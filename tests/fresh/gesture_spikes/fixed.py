@@ -39,7 +39,7 @@ class Leaky(nn.Module):
 
 
 class GestureNet(nn.Module):
-    def __init__(self, pixels, hidden, classes, alpha=0.3, beta=0.51):
+    def __init__(self, pixels, hidden, classes, alpha=0.8, beta=0.9):
         super().__init__()
         self.encode = nn.Linear(pixels, hidden, bias=False)
         self.readout = nn.Linear(hidden, classes)
@@ -48,11 +48,10 @@ class GestureNet(nn.Module):
 
     def forward(self, events):
         bins, batch, _ = events.shape
-        currents = self.encode(events)
         synapse = events.new_zeros(batch, self.hidden)
         membrane = events.new_zeros(batch, self.hidden)
         spikes = []
-        for current in currents.unbind(0):
+        for current in self.encode(events).unbind(0):
             spike, synapse, membrane = self.neurons(current, synapse, membrane)
             spikes.append(spike)
         rate = torch.stack(spikes).sum(0) / bins
@@ -61,13 +60,15 @@ class GestureNet(nn.Module):
 
 
 def make_gestures(count, bins, pixels, classes, seed):
-    """A short burst of events at the start of a recording, then stillness."""
+    """Events in the first half of a recording, then stillness."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(0, classes, (count,), generator=generator)
     prototypes = torch.rand(classes, 10, pixels, generator=generator)
     events = torch.zeros(count, bins, pixels)
-    burst = torch.rand(count, 10, pixels, generator=generator) < 0.3 * prototypes[labels]
-    events[:, :10] = burst.float()
+    burst = torch.rand(count, bins // 2, pixels, generator=generator) < 0.1 * prototypes[labels].repeat_interleave(
+        bins // 20, dim=1
+    )
+    events[:, : bins // 20 * 10] = burst.float()
     return events, labels
 
 
@@ -103,18 +104,17 @@ def train_epoch(model, loader, optimizer, criterion, rate_penalty):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=24)
-    parser.add_argument("--bins", type=int, default=240)
-    parser.add_argument("--hidden", type=int, default=320)
+    parser.add_argument("--bins", type=int, default=140)
+    parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--rate-penalty", type=float, default=1e-2)
     args = parser.parse_args()
 
     torch.manual_seed(7)
-    torch.set_flush_denormal(True)
     classes, pixels = 11, 128
-    train = make_gestures(768, args.bins, pixels, classes, seed=1)
+    train = make_gestures(960, args.bins, pixels, classes, seed=1)
     test = make_gestures(192, args.bins, pixels, classes, seed=1)
     train_loader = DataLoader(TensorDataset(*train), args.batch_size, shuffle=True, collate_fn=time_first)
     test_loader = DataLoader(TensorDataset(*test), args.batch_size, collate_fn=time_first)

@@ -45,7 +45,7 @@ class Muon(torch.optim.Optimizer):
                 buffer.lerp_(p.grad, 1 - group["momentum"])
                 update = polynomial(p.grad.lerp(buffer, group["momentum"]), group["rounds"])
                 scale = max(1, p.size(0) / p.size(1)) ** 0.5
-                logger.debug(f"matrix {index}: momentum {buffer}, update {update}")
+                logger.debug(f"matrix {index}: update {update}")
                 p.mul_(1 - group["lr"] * group["weight_decay"])
                 p.add_(update, alpha=-group["lr"] * scale)
         return loss
@@ -124,11 +124,11 @@ def build_optimizers(model, lr):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=96)
     parser.add_argument("--dim", type=int, default=96)
-    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--log-level", default="INFO")
     args = parser.parse_args()
