@@ -24,14 +24,14 @@ logger = logging.getLogger("rulings")
 @dataclass
 class ModelArguments:
     hidden_size: int = field(default=96, metadata={"help": "Width of the encoder."})
-    num_layers: int = field(default=3, metadata={"help": "Layers of the encoder."})
+    num_layers: int = field(default=2, metadata={"help": "Layers of the encoder."})
     num_heads: int = field(default=6, metadata={"help": "Heads of each layer."})
-    output_attentions: bool = field(default=False, metadata={"help": "Have the model return its attentions."})
+    attn_implementation: str = field(default="sdpa", metadata={"help": "Which attention the layers use."})
 
 
 @dataclass
 class DataArguments:
-    rulings: int = field(default=640, metadata={"help": "Rulings to train on."})
+    rulings: int = field(default=560, metadata={"help": "Rulings to train on."})
     held_out: int = field(default=64, metadata={"help": "Rulings to evaluate on."})
     length: int = field(default=320, metadata={"help": "Tokens of a ruling."})
     paragraphs: int = field(default=10, metadata={"help": "Classes."})
@@ -73,13 +73,9 @@ def build_model(model_args, data_args):
         max_position_embeddings=data_args.length,
         num_labels=data_args.paragraphs,
         attention_probs_dropout_prob=0.0,
-        output_attentions=model_args.output_attentions,
+        attn_implementation=model_args.attn_implementation,
     )
     return BertForSequenceClassification(config)
-
-
-def first_output(outputs, labels):
-    return outputs[0] if isinstance(outputs, tuple) else outputs
 
 
 def accuracy(prediction):
@@ -122,7 +118,6 @@ def main():
             eval_dataset=Rulings(data_args.held_out, data_args, seed=2),
             data_collator=collate,
             compute_metrics=accuracy,
-            preprocess_logits_for_metrics=first_output,
             callbacks=[Report()],
         )
         trainer.train()

@@ -34,7 +34,7 @@ def double_conv(n_in, n_out):
 
 
 class SmallUNet(nn.Module):
-    def __init__(self, width=12):
+    def __init__(self, width=8):
         super().__init__()
         sizes = [width, 2 * width, 4 * width, 8 * width]
         self.downs = nn.ModuleList(double_conv(a, b) for a, b in zip([3, *sizes[:-1]], sizes))

@@ -45,7 +45,7 @@ class Moments:
 class Features(nn.Module):
     """A fixed random network, whose features stand for those of a classifier."""
 
-    def __init__(self, dim: int = 192) -> None:
+    def __init__(self, dim: int = 160) -> None:
         super().__init__()
         self.net = nn.Sequential(
             nn.Conv2d(3, 32, 3, stride=2, padding=1),
@@ -159,12 +159,12 @@ class Gan:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=160)
+    parser.add_argument("--steps", type=int, default=240)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--latent", type=int, default=64)
     parser.add_argument("--pictures", type=int, default=1024)
     parser.add_argument("--judged", type=int, default=384)
-    parser.add_argument("--judge-every", type=int, default=20)
+    parser.add_argument("--judge-every", type=int, default=60)
     parser.add_argument("--lr", type=float, default=1e-4)
     options = parser.parse_args()
     torch.manual_seed(0)

@@ -55,7 +55,7 @@ class VineyardData(L.LightningDataModule):
     def setup(self, stage=None):
         if stage == "fit":
             self.channels = 6
-            self.val_data = self.tiles(self.val_scenes, 4, np.random.default_rng(9))
+            self.val_data = self.tiles(self.val_scenes, 2, np.random.default_rng(9))
 
     def tiles(self, scenes, each, rng):
         """Random tiles of scenes with two vegetation indices as further channels."""
@@ -82,7 +82,7 @@ class VineyardData(L.LightningDataModule):
 
 
 class YieldNet(L.LightningModule):
-    def __init__(self, lr=1e-3, width=16):
+    def __init__(self, lr=1e-3, width=12):
         super().__init__()
         self.save_hyperparameters()
         self.net = nn.Sequential(
@@ -121,8 +121,8 @@ class YieldNet(L.LightningModule):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--scenes", type=int, default=120)
-    parser.add_argument("--held-out", type=int, default=70)
+    parser.add_argument("--scenes", type=int, default=150)
+    parser.add_argument("--held-out", type=int, default=100)
     parser.add_argument("--size", type=int, default=256)
     parser.add_argument("--lr", type=float, default=1e-3)
     args = parser.parse_args()
