@@ -120,12 +120,12 @@ def worker(rank, world, port, folder, args):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--pictures", type=int, default=240)
-    parser.add_argument("--size", type=int, default=48)
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--pictures", type=int, default=320)
+    parser.add_argument("--size", type=int, default=32)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--lr", type=float, default=0.05)
-    parser.add_argument("--compress-rank", type=int, default=8)
+    parser.add_argument("--compress-rank", type=int, default=16)
     parser.add_argument("--compress-after", type=int, default=5)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
