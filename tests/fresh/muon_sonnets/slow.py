@@ -45,7 +45,7 @@ class Muon(torch.optim.Optimizer):
                 buffer.lerp_(p.grad, 1 - group["momentum"])
                 update = polynomial(p.grad.lerp(buffer, group["momentum"]), group["rounds"])
                 scale = max(1, p.size(0) / p.size(1)) ** 0.5
-                logger.debug(f"matrix {index}: update {update}")
+                logger.debug(f"matrix {index}: momentum {buffer}, update {update}")
                 p.mul_(1 - group["lr"] * group["weight_decay"])
                 p.add_(update, alpha=-group["lr"] * scale)
         return loss
