@@ -167,7 +167,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--resolution", type=int, default=64)
     parser.add_argument("--train-batch-size", type=int, default=8)
-    parser.add_argument("--num-train-epochs", type=int, default=16)
+    parser.add_argument("--num-train-epochs", type=int, default=12)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--rank", type=int, default=4)
     parser.add_argument("--alpha", type=float, default=4.0)
