@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "support")]
 
 from drawn_jobs import (  # noqa: E402
+    eighteenth_set,
     eighth_set,
     eleventh_set,
     fifteenth_set,
@@ -29,7 +30,7 @@ from drawn_loops import report  # noqa: E402
 
 _SETS = (
     *(seventh_set, eighth_set, ninth_set, tenth_set, eleventh_set, twelfth_set, thirteenth_set, fourteenth_set),
-    *(fifteenth_set, sixteenth_set, seventeenth_set),
+    *(fifteenth_set, sixteenth_set, seventeenth_set, eighteenth_set),
 )
 
 

@@ -1,0 +1,51 @@
+"""Sixteen jobs as people run them; each without its fault is its truth."""
+
+from __future__ import annotations
+
+from . import kineto
+from .eighteenth_set_device import distilled, soaped
+from .eighteenth_set_host import crowded, rated, referred, slid
+from .eighteenth_set_ranks import Hosted, glooed, inlined, lopsided
+from .eighteenth_set_rows import Remembered
+from .eighteenth_set_small import fbanks, unpadded
+from .fifteenth_set_rows import L40S_DEVICE
+from .thirteenth_set import Watched
+from .twelfth_set_rows import Framed
+
+_OUTER = ("<string>(1): <module>", "train.py(288): <module>", "train.py(131): train_one_epoch")
+_STACKS = ("referred", "crowded", "spilled")
+
+JOBS = (
+    Watched("referred", kineto.H100, referred,
+            "the frozen reference model is moved to the GPU and back in each step, by pageable memory", (), 3),
+    Watched("crowded", kineto.RTX3090, crowded,
+            "boxes of crowded pictures are matched with the anchors on the host", (), 4),
+    Watched("slid", kineto.RTX3090, slid,
+            "each window's prediction is copied to the host and added up there", (), 3),
+    Watched("rated", kineto.H100, rated,
+            "the compiled update is compiled anew for each learning rate, a number of Python", (), 5),
+    Watched("unpadded", L40S_DEVICE, unpadded,
+            "each layer looks for the padding anew and waits for it twice", (), 5, marked=False, runtime=Remembered),
+    Watched("fbanks", kineto.A100, fbanks,
+            "features are computed wave by wave on the GPU in the loop, by small works with a wait for each wave", (),
+            6, False),
+    Watched("distilled", kineto.MI300X, distilled,
+            "the backward pass goes through the teacher, whose gradients nobody uses", (), 3, False, rocm=True),
+    Watched("soaped", kineto.A100, soaped, "the optimizer finds the bases of all matrices anew in each step", (), 6),
+    Watched("inlined", kineto.A100, inlined,
+            "keys are copied and exchanged in line, and the host waits for their number", (), 8),
+    Watched("lopsided", kineto.H100, lopsided,
+            "the last stage has the head besides as many layers, the others wait for it", (), 3, marked=False),
+    Watched("glooed", kineto.RTX3090, glooed,
+            "gradients are summed by gloo in the host's memory, not by NCCL", (), 5, False, runtime=Hosted),
+)  # fmt: skip
+
+
+def run(job: Watched, *, fixed: bool = False) -> Framed:
+    """Some steps of a job."""
+    outer = _OUTER if job.name in _STACKS else ()
+    rt = job.runtime(job.device, shapes=job.shapes, rocm=job.rocm, steps=job.marked, outer=outer)
+    for _ in range(job.steps):
+        with rt.step():
+            job.step(rt, fixed)
+    return rt
