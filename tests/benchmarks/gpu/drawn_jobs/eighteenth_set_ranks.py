@@ -16,7 +16,7 @@ from .tenth_set_jobs import FLASH, H100
 from .twelfth_set_pictures import A100, ADA, HALF, small, unscaled
 from .twelfth_set_rows import Framed, loader
 
-RANKS, TABLES, BATCH, KEYS, DIM = list(range(8)), 40, 4_096, 2_600_000, 128
+RANKS, TABLES, BATCH, KEYS, DIM = list(range(8)), 40, 4_608, 2_900_000, 128
 DIST, SPARSE = 18, LINKS + 8
 PERMUTE = "void fbgemm_gpu::permute_2D_data_kernel<false, int, long, float>(…)"
 LOOKUP = "void split_embedding_codegen_forward_unweighted_kernel<c10::Half, float, float, long, 128ul>(…)"
