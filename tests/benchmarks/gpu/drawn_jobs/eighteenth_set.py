@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import kineto
 from .eighteenth_set_device import distilled, soaped
-from .eighteenth_set_healthy import bucketed, colocated, deepened, hotrows, spilled
+from .eighteenth_set_healthy import Ahead, bucketed, colocated, deepened, hotrows, spilled
 from .eighteenth_set_host import crowded, rated, referred, slid
 from .eighteenth_set_ranks import Hosted, glooed, inlined, lopsided
 from .eighteenth_set_rows import Remembered
@@ -39,14 +39,14 @@ JOBS = (
             "the last stage has the head besides as many layers, the others wait for it", (), 3, marked=False),
     Watched("glooed", kineto.RTX3090, glooed,
             "gradients are summed by gloo in the host's memory, not by NCCL", (), 5, False, runtime=Hosted),
-    Watched("colocated", kineto.H100, colocated, "nothing: tokens are graphs, the device is busy", (), 3, False,
+    Watched("colocated", kineto.H100, colocated, "nothing: tokens are graphs, the device is busy", (), 2, False,
             marked=False),
     Watched("bucketed", kineto.A10G, bucketed, "nothing: steps differ as their lengths do, one holds a validation", (),
             7, runtime=Remembered),
-    Watched("spilled", kineto.RTX4090, spilled, "nothing: activations leave and return beside the products", (), 2),
+    Watched("spilled", kineto.RTX4090, spilled, "nothing: activations leave and return beside the products", (), 3),
     Watched("deepened", B200_DEVICE, deepened, "nothing: tokens travel beside the other half's work", (), 4, False),
     Watched("hotrows", kineto.A100, hotrows, "nothing: another thread samples the next batch on the device", (), 9,
-            marked=False, runtime=Remembered),
+            marked=False, runtime=Ahead),
 )  # fmt: skip
 
 
