@@ -33,7 +33,8 @@ def _token(place: int) -> list[tuple[str, float]]:
     keys = H100.moves(SEQUENCES * (PROMPT + place) * 2 * 2 * 128 * 2)
     layer = [("triton_red_fused_add_rms_norm_0", 3.4), (TOKEN, weight[0]), ("triton_poi_fused_rotary_embedding_1", 2.7),
              (STORE, 2.6), (SPLIT, 1.9), (PAGED, 6 + keys), (TOKEN, weight[1]),
-             ("triton_red_fused_add_rms_norm_2", 3.4), (TOKEN, weight[2]), ("triton_poi_fused_mul_silu_3", 3.1), (TOKEN, weight[3])]  # fmt: skip
+             ("triton_red_fused_add_rms_norm_2", 3.4), (TOKEN, weight[2]),
+             ("triton_poi_fused_mul_silu_3", 3.1), (TOKEN, weight[3])]  # fmt: skip
     return layer * deep + [("triton_red_fused_add_rms_norm_4", 3.4), (TOKEN, H100.moves(2 * classes * width))]
 
 
