@@ -2,19 +2,18 @@
 
 ## What it looks at
 Lines of the user's code that call the same op many times within a step, each call so short that its cost is the call
-itself and not the work. Neighboring lines that run as often belong to the loop, and so do the functions that they
-call and the part of the backward pass that their ops cause. The lines are those that capture recorded: without them
-the rule reports nothing. Nor does it for the layers of a model, for what the loader does, and for loops inside a
-library, except one that reads tensors element by element: formatting a tensor does that, even for a log message whose
-level is disabled. Python in the same iterations belongs to the loop if ops take more of the time. The time of ops
-beyond their call overhead, as measured in this run, is work, which may remain; if a mask selects the elements of each
-iteration, ops over all of them may do far more work, unless it compares for equality, as with labels. Profiles do not
-record which ops of an iteration read the results of the previous one: `advisor run` observes it in two separate
-steps. What depends on the previous iteration remains, and a recurrence that no op implements is not reported. Work
-that needs no previous iteration, or that no later one needs, can be moved out of such a loop; sums, running maxima
-and tables that iterations fill do not count as dependencies. Ops on single numbers, as those that read or write a
-tensor element by element, can be replaced whatever iterations depend on. If a step has too many ops for its lines to
-be recorded, samples of the stack show the loop.
+itself and not the work. Neighboring lines that run as often belong to the loop, and so do the functions that they call
+and the part of the backward pass that their ops cause. The lines are those that capture recorded: without them the rule
+reports nothing. Nor does it for the layers of a model, for what the loader does, and for loops inside a library, except
+one that reads tensors element by element; the text of a tensor is reported by `printed-tensors`. Python in the same
+iterations belongs to the loop if ops take more of the time. The time of ops beyond their call overhead, as measured in
+this run, is work, which may remain; if a mask selects the elements of each iteration, ops over all of them may do far
+more work, unless it compares for equality, as with labels. Profiles do not record which ops of an iteration read the
+results of the previous one: `advisor run` observes it in two separate steps. What depends on the previous iteration
+remains, and a recurrence that no op implements is not reported. Work that needs no previous iteration, or that no later
+one needs, can be moved out of such a loop; sums, running maxima and tables that iterations fill do not count as
+dependencies. Ops on single numbers, as those that read or write a tensor element by element, can be replaced whatever
+iterations depend on. If a step has too many ops for its lines to be recorded, samples of the stack show the loop.
 
 With a device what counts is how long it waits while the host is in such a loop, in runs of ops of neighboring lines; a
 loop that the device hides costs nothing. Which iterations depend on each other is not observed there. Loops of a few
@@ -29,7 +28,7 @@ parameters or experts pays that for every element, and so does the backward pass
 Use one op over a tensor with an additional dimension: broadcasting, `torch.stack` and a batched matrix multiplication,
 `torch.where` instead of `if`, `torch._foreach_*` (or `torch.nn.utils.clip_grad_norm_`, `foreach=True`) for lists of
 parameters, one call of `nn.LSTM` for the whole sequence instead of a loop over `nn.LSTMCell` or over calls of `nn.LSTM`
-for one time step each. Read numbers at once with `.tolist()`, and format a message only if it will be logged.
+for one time step each. Read numbers at once with `.tolist()`.
 
 In a recurrence, compute what depends only on the input for all time steps before the loop, and what only reads the
 states after it.
@@ -74,6 +73,7 @@ from advisor.api import (
 
 from ..shared._loop_saving import NOT_SEEN, gone, loop_saving
 from ..shared._places import called_at
+from ..shared._tensor_texts import lines_of_texts
 from ..shared._words import each_step, often
 from ._cells_in_turn import cells_in_turn
 from ._device_loops import DeviceLoop, device_loops
@@ -92,10 +92,10 @@ _AT_ONCE = Fix(
     "norms = torch._foreach_norm([p.grad for p in model.parameters()])\ntotal = torch.stack(norms).square().sum()",
 )
 _READ_AT_ONCE = Fix(
-    "Format tensors only when the message is logged, and read numbers with one `.tolist()`",
+    "Read the numbers of a tensor at once, with `.tolist()`",
     "exact",
-    'log.debug(f"loss {loss}, outputs {outputs}")',
-    'if log.isEnabledFor(logging.DEBUG):\n    log.debug(f"loss {loss}, outputs {outputs}")',
+    "best = sorted(scores)[-3:]  # reads them one by one",
+    "best = sorted(scores.tolist())[-3:]",
 )
 
 
@@ -120,7 +120,10 @@ def check(
         raise Missing(lines.why or _NO_LINES)
     if price.ops.device.kind != "none":
         return
+    printed = lines_of_texts(price.ops.events, price.ops.outermost, lines)
     for (place, loop), turn in zip(places.ops, turns.of, strict=True):
+        if loop.reads and any((one.file, one.line) in printed for one in place.where):
+            continue  # a text is shorter, or is not made: printed-tensors says so
         if _grows(place, growing, lines):
             continue  # what is called once more with each step is to be called once: slowing-steps says so
         if gone(place, loop, turn).share(price.deprofiled)[1] >= min_share:

@@ -54,6 +54,7 @@ FOR_ITSELF = {
     "gradients-of-parts",
     "jacobian-across-batch",
     "long-filters",
+    "printed-tensors",
     "repeated-clipping",
     "separable-windows",
     "filled-memory",

@@ -1,0 +1,162 @@
+"""Tensors are turned into text in every step.
+
+## What it looks at
+The ops by which PyTorch formats a floating-point tensor (`torch/_tensor_str.py`): it selects the finite values that are
+not zero, takes their least and their largest, and reads the shown values one by one.
+
+## Why it costs time
+The text of a tensor takes 27 ops if it holds one value, 70 if it holds twelve, and 200 from a thousand values on
+(torch 2.14), and most of them are followed by Python. An f-string is formatted before `logger.debug` is called, whether
+that level is on or not. On a GPU, each value that is read is waited for as well.
+
+## How to fix it
+Give the logger the tensor and not its text: `logger.debug("update %s", update)` formats only what is logged. Print a
+few numbers (`update.norm().item()`) every so many steps instead of whole tensors.
+
+## When to leave it
+While you look for an error, and where a text is made once in many steps: what is shown here is the mean of the recorded
+ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    BACKWARD,
+    D2H_PAGEABLE,
+    ELEMENTWISE,
+    FORWARD,
+    GEMM,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Price,
+    Source,
+    draw,
+    edits,
+    total,
+    union,
+)
+
+from ..shared._examples import op
+from ..shared._places import place
+from ..shared._tensor_texts import texts
+from ..shared._words import each_step, plural
+
+Ints = npt.NDArray[np.int64]
+
+CONFIRMED = "measured pairs on a CPU: debug messages about a batch, in a forward pass and in an optimizer"
+
+_CLAIMS = ("forward", "optimizer", "other_ops", "host")
+_MOST_NAMED = 3
+_HOW = "low: the ops of the text and the Python between them; high: with as much around them, up to the next ops"
+_FIX = Fix(
+    "Give the logger tensors, not their text, or log a few numbers every N steps",
+    "exact",
+    'logger.debug(f"update {update}")',
+    'logger.debug("update %s", update)  # formatted only if this level is on',
+)
+
+
+def check(
+    price: Price,
+    lines: Lines | None,
+    *,
+    min_share: float = 0.03,  # one line to change; below 3 % of the step the gain is within the noise between steps
+) -> Iterator[Finding]:
+    events, outer = price.ops.events, price.ops.outermost
+    first, last = texts(events, outer)
+    if not len(first):
+        return
+    starts, ends = events.start_ns[outer[first]], events.end_ns[outer[last]]
+    before = events.end_ns[outer[np.maximum(first - 1, 0)]]
+    after = events.start_ns[outer[np.minimum(last + 1, len(outer) - 1)]]
+    # What Python does beyond a text's own length before or after it is something else.
+    early = np.where(first > 0, np.maximum(before, 2 * starts - ends), starts)
+    late = np.where(last + 1 < len(outer), np.minimum(after, 2 * ends - starts), ends)
+    narrow, wide = union(starts, ends), union(np.minimum(early, starts), np.maximum(late, ends))
+    spent_us, times = price.ops.steps.per_step_us(total(narrow)), len(first) / price.ops.steps.count
+    saving = None  # on a device: the waits are those of sync-in-loop, and the rest no GPU has confirmed
+    if not price.on_device:
+        saving = price.divided([edits.remove_time(narrow)], [edits.remove_time(wide)], _CLAIMS, _HOW)
+    if (saving.high_us if saving else price.scale.scaled(spent_us)) < min_share * price.scale.step_us:
+        return
+    where = _lines(lines, outer[last])
+    yield Finding(
+        message=(
+            f"{plural(times, 'tensor')} {'is' if times == 1 else 'are'} turned into text in each step"
+            f"{place(next(iter(where), None))}: {each_step(price, spent_us)}, whether the text is shown or not."
+        ),
+        saving=saving,
+        where=where,
+        facts={"texts": times, "spent_us": spent_us},
+        fix=_FIX,
+        claims=_CLAIMS if saving else (),
+        at_most="high" if saving else "low",
+    )
+
+
+def _lines(lines: Lines | None, rows: Ints) -> tuple[Source, ...]:
+    """The lines that format tensors, those with most of them first."""
+    known = Counter(at for row in rows.tolist() if lines and (at := lines.where_op(row)))
+    return tuple(at for at, _ in known.most_common(_MOST_NAMED))
+
+
+# Of a tensor with one value.
+_OPS = "reshape isfinite ne __and__ masked_select abs to min to max to unbind ceil ne is_nonzero detach item"
+_WORDS = {name: chr(ord("a") + place) for place, name in enumerate(dict.fromkeys(_OPS.split()))}
+
+
+def _drawn(of: str = _OPS) -> Drawing:
+    """Two steps on a CPU, with these ops before the backward pass."""
+    ops = "".join(f"[{_WORDS[name]}]" for name in of.split())
+    step = f"[F    ]{ops} [B    ]"
+    text = f"step [1{'':{len(step)}}][2{'':{len(step)}}]\ncpu  {step}   {step}"
+    drawn = {_WORDS[name]: op(name, [64]) for name in of.split()}
+    return draw(text, us=100, F=FORWARD, B=BACKWARD, **drawn)
+
+
+EXAMPLES = [
+    Example("a tensor is turned into text in each step", _drawn(), saves_us=(4000, 6500), says=("1 tensor is turned",)),
+    Example(
+        "finite values are selected, and nothing is read",
+        _drawn("reshape isfinite masked_select abs min max"),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a number is read in each step",
+        _drawn("detach item"),
+        saves_us=None,
+    ),
+    Example(
+        "beside a GPU, where the host waits for each value",
+        draw(
+            """
+            step   [1                                      ][2                                      ]
+            cpu    [F ][i][n][a][m           ][B    ]       [F ][i][n][a][m           ][B    ]
+            gpu 7   [K           ][E][E][E]  [C][K   ]       [K           ][E][E][E]  [C][K   ]
+            """,
+            us=100,
+            F=FORWARD,
+            i=op("isfinite", [64], launches="kernel"),
+            n=op("ne", [64], launches="kernel"),
+            a=op("__and__", [64], launches="kernel"),
+            m=Ev("aten::masked_select", launches="memcpy", blocks=True),
+            B=BACKWARD,
+            K=GEMM,
+            E=ELEMENTWISE,
+            C=D2H_PAGEABLE,
+        ),
+        saves_us="unknown",
+        says=("1 tensor is turned",),
+    ),
+]
