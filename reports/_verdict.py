@@ -88,7 +88,7 @@ def headline(report: Report) -> Headline:
         whole=noun(report),
         basis=_basis(report, times, profiled, step_us) if step_us is not None else (metric.why if metric else ""),
         spread=_spread(times),
-        tail=_tail(times, step_us, profiled),
+        tail=_tail(times, step_us, profiled, _all_steps(report, times)),
         verdict=" ".join(filter(None, (_run_account.beside_steps(report), _verdict(report)))),
         caveats=_caveats(report),
     )
@@ -194,11 +194,21 @@ def _spread(times: Times) -> str:
     return f"8 of 10 steps take {_words.time_range(times.p10, times.p90)}"
 
 
-def _tail(times: Times, step_us: float | None, profiled: bool) -> str:
-    mean, median = times.mean, times.median
+def _all_steps(report: Report, times: Times) -> tuple[int, float] | None:
+    """(training steps of the whole run, their mean in µs), where it was watched and has more than were timed."""
+    parts = report.account.parts if report.account else ()
+    training = next((part for part in parts if part.id == "training" and part.times), None)
+    if training is None or not training.times or training.times <= times.n:
+        return None
+    return round(training.times), training.us / training.times
+
+
+def _tail(times: Times, step_us: float | None, profiled: bool, whole: tuple[int, float] | None) -> str:
+    median, mean = times.median, whole[1] if whole else times.mean
     if mean is None or not median or abs(mean / median - 1) <= TAIL_SHARE:
         return ""
-    ratio, said = mean / median, f"The mean step is {_words.time(mean)}"
+    of = f"of all {_words.count(whole[0])} training steps" if whole else "step"
+    ratio, said = mean / median, f"The mean {of} is {_words.time(mean)}"
     if ratio < 1:
         return f"{said}, {_words.share(1 - ratio)} below the median: some steps are much faster."
     if _is_mean(times, step_us, profiled):

@@ -17,7 +17,9 @@ from advisor.model import (
     Metric,
     Outcome,
     ReplayCheck,
+    RunAccount,
     RunInfo,
+    RunPart,
     Saving,
     Source,
     Times,
@@ -101,8 +103,23 @@ def test_nothing_measured_is_said() -> None:
 )
 def test_the_tail_is_named_from_ten_per_cent_on(mean: float | None, median: float | None, said: str) -> None:
     steps = replace(fixtures.canonical().steps, unprofiled_us=Times(mean, median, None, None, 50))
-    tail = verdict.headline(replace(fixtures.canonical(), steps=steps)).tail
+    tail = verdict.headline(replace(fixtures.canonical(), steps=steps, account=None)).tail
     assert (said in tail) if said else tail == ""
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (1000, "The mean of all 1,000 training steps is 120 ms, 20 % above the median"),
+        (20, "The mean step is 1.2 s, 12.0 times the median"),
+    ],
+)
+def test_one_long_step_of_few_does_not_stand_for_the_run(steps: int, said: str) -> None:
+    """One of twenty timed steps took 22 s, 100 ms each of the others; in the whole run few were long."""
+    training = RunPart("training", steps * 120e3, 0.9, times=steps)
+    account = RunAccount(training.us, steps + 1, 0.0, (training,))
+    timed = replace(fixtures.canonical().steps, unprofiled_us=Times(1.2e6, 100e3, None, None, 20))
+    assert said in verdict.headline(replace(fixtures.canonical(), steps=timed, account=account)).tail
 
 
 @pytest.mark.parametrize(

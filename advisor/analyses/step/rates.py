@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from advisor.analyses.base.recorded_facts import LoaderFacts
-from advisor.analyses.base.scale import Scale
+from advisor.analyses.step.mean_step import MeanStep
 
 
 class Rates(Struct, frozen=True):
@@ -19,13 +19,11 @@ class Rates(Struct, frozen=True):
     why: dict[str, str]
 
     @classmethod
-    def compute(cls, scale: Scale, loader: LoaderFacts | None) -> Rates:
+    def compute(cls, mean: MeanStep, loader: LoaderFacts | None) -> Rates:
         """Rates of this rank."""
         why = {}
         batch = loader.loader.batch_size if loader is not None else None
         if batch is None:
             why["samples_per_second"] = "the batch size is not known; `advisor run` records that of a DataLoader"
             return cls(None, why)
-        # Throughput is the mean's business: a tail of slow steps costs samples, too.
-        step_us = scale.unprofiled.mean or scale.unprofiled.median or scale.profiled.mean or scale.step_us
-        return cls(batch / step_us * 1e6, why)
+        return cls(batch / mean.us * 1e6, why)

@@ -8,8 +8,8 @@ from msgspec import Struct
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
-from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
+from advisor.analyses.step.mean_step import MeanStep
 from advisor.analyses.work.matmuls import Matmuls
 from advisor.analyses.work.op_costs import alike, call, cost
 from advisor.analyses.work.precision import is_matrix_work, of_inputs
@@ -70,16 +70,15 @@ class ModelFlops(Struct, frozen=True):
 class Utilisation(Struct, frozen=True):
     """Model FLOPs utilisation: the share of the mean step that the model's operations would take at the peak.
 
-    share   peak_us of `ModelFlops` over the mean step, un-profiled where captured: throughput is the mean's business
+    share   peak_us of `ModelFlops` over the mean step
     """
 
     share: float
 
     @classmethod
-    def compute(cls, flops: ModelFlops, scale: Scale) -> Utilisation:
+    def compute(cls, flops: ModelFlops, mean: MeanStep) -> Utilisation:
         """Of this rank's device alone."""
-        step_us = scale.unprofiled.mean or scale.unprofiled.median or scale.profiled.mean or scale.step_us
-        return cls(flops.peak_us / step_us)
+        return cls(flops.peak_us / mean.us)
 
 
 def _recomputed(events: Events, nesting: Nesting) -> Mask:
