@@ -21,9 +21,7 @@ The first steps of a training, and a new length that occurs once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-import numpy as np
-import numpy.typing as npt
+from dataclasses import replace
 
 from advisor.api import (
     BACKWARD,
@@ -32,20 +30,24 @@ from advisor.api import (
     Ev,
     Example,
     Finding,
-    Fix,
+    Mask,
     Missing,
     RankRecord,
+    Scale,
     Source,
     Steps,
     Trace,
     draw,
+    duration,
     total,
     union,
 )
 
+from ..shared._compiled_regions import compiling
 from ..shared._places import place
 from ..shared._words import count, often, percent, plural
 from ._compiled import Recompile, given_up, marks_regions, recompiles
+from ._recompile_fixes import DYNAMIC, NUMBERS, fix
 
 CONFIRMED = "real traces: torch.compile on a CPU with changing lengths and with a number from .item()"
 
@@ -57,6 +59,7 @@ def check(
     steps: Steps,
     breakdown: Breakdown,
     record: RankRecord | None,
+    scale: Scale,
     *,
     min_per_step: float = 0.1,  # one compilation in ten steps is no longer warm-up: it took as long as all of them
 ) -> Iterator[Finding]:
@@ -72,7 +75,9 @@ def check(
     if not record and steps.count == 1:
         compiled[:] = False
     if still := compiled.sum() >= min_per_step * _recorded(steps):
-        yield _still_compiling(trace, steps, breakdown, compiled, known)
+        idle_us = scale.scaled(breakdown.us_in("idle_host", compiling(events)))
+        found = _still_compiling(trace, steps, compiled, known)
+        yield _while_idle(found, idle_us) if breakdown.on_device else replace(found, claims=("forward",))
     lost = given_up(record)
     if lost and not marks_regions(record):
         if still:
@@ -106,8 +111,7 @@ def _per_step(trace: Trace, steps: Steps, name: str) -> float:
 def _still_compiling(
     trace: Trace,
     steps: Steps,
-    breakdown: Breakdown,
-    compiled: npt.NDArray[np.bool_],
+    compiled: Mask,
     known: list[Recompile],
 ) -> Finding:
     events = trace.events
@@ -125,10 +129,17 @@ def _still_compiling(
         saving=None,
         where=(where,) if where else (),
         facts={"per_step": float(compiled.sum()) / _recorded(steps), "profiled_share": share, "recompiles": len(known)},
-        fix=_fix(last),
-        claims=() if breakdown.on_device else ("forward",),
+        fix=fix(last, trace, steps, compiled),
         at_most="medium",
     )
+
+
+def _while_idle(found: Finding, idle_us: float) -> Finding:
+    """The finding with the time for which the device waits for compilations, µs per step."""
+    if not idle_us:
+        return found
+    message = f"{found.message} The GPU is idle meanwhile, {duration(idle_us)} of each step."
+    return replace(found, message=message, measured_us=idle_us, claims=("idle_host",))
 
 
 def _times(number: int) -> str:
@@ -149,25 +160,9 @@ def _stopped_compiling(
         saving=None,
         where=(where,) if where else (),
         facts={"functions": len(lost), "uncompiled_calls": uncompiled, "recompiles": len(known)},
-        fix=_fix(last),
+        fix=DYNAMIC if "size mismatch" in last.reason else NUMBERS,
         claims=() if breakdown.on_device else ("forward",),
         at_most="medium",
-    )
-
-
-def _fix(last: Recompile | None) -> Fix:
-    if last is not None and "size mismatch" not in last.reason:
-        return Fix(
-            "Keep changing numbers out of the compiled function",
-            "exact",
-            "scale = x.abs().max().item()\ny = net(x, scale)",
-            "scale = x.abs().max()  # a tensor: its value is not guarded\ny = net(x, scale)",
-        )
-    return Fix(
-        "Compile with dynamic shapes",
-        "numerics",
-        "net = torch.compile(model)",
-        "net = torch.compile(model, dynamic=True)  # or torch._dynamo.mark_dynamic(x, 0) before the first call",
     )
 
 

@@ -102,7 +102,8 @@ def fix_of(site: SyncSite, price: Price, *, trains: bool) -> Fix | None:
     if site.op in _COUNTING:
         return _TOGETHER if site.calls > _LEVELS else None
     if site.op in _BY_OP:
-        return _BY_OP[site.op]
+        # By itself, and not within an index: what is found once serves all who ask.
+        return (site.op == "aten::nonzero" and _fewer(site)) or _BY_OP[site.op]
     if site.op in _COPIES:
         return _SELDOM if trains and not _in_turn(site, price) else _LATER
     return _fewer(site) if of_the_op(site, price) else _KEPT

@@ -33,6 +33,11 @@ IDLE = ("idle_sync", "idle_launch", "idle_host", "idle_input")
 _LOW = "the rest of the host's work becomes the limit"
 # A value that the script reads: nothing but the script needs it.
 READS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal", "aten::allclose")
+# Ops that read how large their result is: without one of these waits, too, the next one waits instead.
+_SIZES = (
+    *("aten::nonzero", "aten::masked_select", "aten::index", "aten::repeat_interleave"),
+    *("aten::unique", "aten::_unique2", "aten::unique_dim"),
+)
 # One line to move; below 1 % of the step the gain cannot be seen.
 WORTH = 0.01
 
@@ -60,7 +65,8 @@ class Wait(Struct, frozen=True):
 class Waits(Struct, frozen=True, eq=False):
     """The waits whose removal saves at least WORTH of the step: each is replayed, for two rules once.
 
-    Reads of values that follow one another are one, where without all of them the step saves more than without each.
+    Reads of values and sizes are one where without all of them the step saves more than without each: what follows
+    such a read waits instead.
     """
 
     told: tuple[Wait, ...]
@@ -79,12 +85,12 @@ def _of_small_copies(site: SyncSite, price: Price, lines: Lines) -> bool:
 
 
 def _read_together(alone: tuple[Wait, ...], syncs: Syncs, price: Price) -> tuple[Wait, ...]:
-    """The waits, with all reads of values as one where that saves at least WORTH of the step more."""
-    reads = [site for site in syncs.sites if site.from_user and site.op in READS]
+    """The waits, with all reads of values and of sizes as one where that saves at least WORTH of the step more."""
+    reads = [site for site in syncs.sites if site.from_user and site.op in (*READS, *_SIZES)]
     all_us, least_us = sum(site.us for site in reads), WORTH * price.ops.steps.step_us
     if len(reads) < 2 or all_us < least_us:
         return alone
-    most = max(reads, key=lambda site: site.calls)
+    most = max(reads, key=lambda site: (site.calls, site.us))
     places = tuple(dict.fromkeys(site.where for site in reads if site.where))
     whole = SyncSite(
         op=most.op,

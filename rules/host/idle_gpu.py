@@ -58,7 +58,7 @@ from advisor.api import (
 )
 
 from ..shared._allocator import allocator_calls
-from ..shared._compiled_regions import pieces_of
+from ..shared._compiled_regions import compiling, pieces_of
 from ..shared._host_updates import host_updates
 from ..shared._words import percent
 from ._nameless_idle import NAMELESS, in_one_step, rest, what_of
@@ -161,13 +161,15 @@ _SEARCH = "torch.distributed.ddp.reducer::search_unused_parameters"
 
 
 def _of_others(price: Price, work: OptimizerWork | None) -> Intervals:
-    """What rules of their own tell: calls of the allocator, collectives and updates of weights on the host, ways
-    between compiled regions.
+    """What rules of their own tell: calls of the allocator, collectives and updates of weights on the host,
+    compilations, ways between compiled regions.
     """
     events = price.ops.events
     calls = events.covered(allocator_calls(events) | host_collectives(events))
     pieces = pieces_of(price)
-    both = np.concatenate((calls, host_updates(price, work), *([] if pieces is None else [pieces[1]])))
+    both = np.concatenate(
+        (calls, host_updates(price, work), compiling(events), *([] if pieces is None else [pieces[1]]))
+    )
     return union(both[:, 0], both[:, 1])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Intervals, Price, Steps, Trace, intersect, subtract, union
+from advisor.api import Category, Events, Intervals, Price, Steps, Trace, intersect, subtract, union
 
 LOOKUP, _REGION = "TorchDynamo Cache Lookup", "Torch-Compiled Region"
 # The same compiled code twice in a window may be a model in two steps.
@@ -20,6 +20,11 @@ _PRODUCTS = (
 _LONGEST_NS = 200_000
 # Two or three regions are a model and its loss, or a model with one break.
 LEAST_PIECES = 4.0
+
+
+def compiling(events: Events) -> Intervals:
+    """When torch.compile traces, lowers and compiles."""
+    return events.covered(events.of(Category.ANNOTATION, Category.CPU_OP) & events.named("(dynamo_timed)"))
 
 
 def pieces_of(price: Price, least: float = LEAST_PIECES) -> tuple[float, Intervals] | None:

@@ -16,12 +16,12 @@ _ACTIVATIONS = Fix(
     "# this still copies between the kernels; beside them: torchtune's OffloadActivations(use_streams=True)",
 )
 _STATES = Fix(
-    "Keep what goes to the host and back in pinned memory, and copy it on a stream of its own",
+    "Leave on the GPU what goes to the host and back, or copy it by pinned memory on a stream of its own",
     "exact",
     "kept = state.cpu()\nstate = kept.to(device)",
     'kept = torch.empty_like(state, device="cpu", pin_memory=True)  # once\ncopies = torch.cuda.Stream()  # once\n'
     "copies.wait_stream(torch.cuda.current_stream())\nwith torch.cuda.stream(copies):\n"
-    "    kept.copy_(state, non_blocking=True)",
+    "    kept.copy_(state, non_blocking=True)  # weights that did not change need no copy back",
 )
 # Copies of this size and less are values that are read.
 _SMALL_BYTES = 64 << 10
