@@ -17,18 +17,23 @@ _CALL_PERCENTILE, _FEWEST = 90, 20
 def beyond_calls(events: Events, nesting: Nesting, counted: Mask) -> Ints | None:
     """(n,) ns that each op takes beyond a bare call of this trace; 0 for ops made of others, and for all other rows.
 
-    counted: the rows of the window. None where shapes were not recorded, or no ops on small tensors tell of a call.
+    counted: the rows of the window. None where shapes were not recorded, or no ops on small tensors tell of a call. An
+    op whose time is mostly its own works itself: `aten::mm` only asks `aten::resolve_conj` before.
     """
     ops = events.of(Category.CPU_OP)
-    holds = np.zeros(len(events), bool)
-    holds[nesting.parent[ops & (nesting.parent >= 0)]] = True
-    leaves = np.flatnonzero(ops & ~holds & counted & (events.dims >= 0))
+    inner = np.flatnonzero(ops & (nesting.parent >= 0))
+    inside_ns = np.bincount(nesting.parent[inner], weights=events.dur_ns[inner], minlength=len(events)).astype(np.int64)
+    known = ops & counted & (events.dims >= 0)
+    if not known.any():
+        return None
     largest = np.array([max(element_counts(dims), default=0) for dims in events.dims_table], np.int64)
-    known = largest[events.dims[leaves]]
-    small, large = leaves[(known > 0) & (known <= _SMALL)], leaves[known > _SMALL]
+    sizes = np.where(known, largest[events.dims], 0)
+    small = np.flatnonzero((sizes > 0) & (sizes <= _SMALL) & (inside_ns == 0))
     if len(small) < _FEWEST:
         return None
     call_ns = int(np.percentile(events.dur_ns[small], _CALL_PERCENTILE))
+    own_ns = events.dur_ns - inside_ns
+    large = np.flatnonzero((sizes > _SMALL) & (2 * inside_ns < events.dur_ns))
     found = np.zeros(len(events), np.int64)
-    found[large] = np.maximum(events.dur_ns[large] - call_ns, 0)
+    found[large] = np.maximum(own_ns[large] - call_ns, 0)
     return found

@@ -55,6 +55,13 @@ def test_an_op_that_consists_of_others_has_no_time_of_its_own() -> None:
     assert told["aten::addmm"] == pytest.approx(68, abs=8)
 
 
+def test_an_op_that_asks_others_before_it_works_has_time_of_its_own() -> None:
+    asks = [op("aten::resolve_conj", 1000 + k, 0.5, [64, 512]) for k in (1, 2)]
+    told = beyond([*SMALL, op("aten::mm", 1000, 50, [64, 512], [512, 64]), *asks])
+    assert told is not None
+    assert told["aten::mm"] == pytest.approx(47, abs=8)
+
+
 @pytest.mark.parametrize("rows", [SMALL[:1], SMALL[:10], [op("aten::add", 10.0 * k, 5) for k in range(40)]])
 def test_without_small_tensors_nothing_is_told(rows: list[dict[str, Any]]) -> None:
     assert beyond(rows) is None
