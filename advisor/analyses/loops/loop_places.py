@@ -50,8 +50,9 @@ _BESIDE = 2
 # Of loops in loops the outer ones are named too, as far as what they run besides the inner ones is little: the steps of
 # an accumulation run a model as well.
 _OUTER_SHARE = 0.1
-# (file, name) of a function -> number -> its line.
-_Functions = dict[tuple[str, str], dict[int, LineCost]]
+# (file, name, who calls it) of a function; number -> its line.
+_Function = tuple[str, str, tuple[str, int] | None]
+_Functions = dict[_Function, dict[int, LineCost]]
 
 
 class CalledModel(Struct, frozen=True):
@@ -294,24 +295,28 @@ def loop_around(costs: LineCosts, place: Source) -> Source | None:
     for at in ((place.file, place.line), *leads):
         if at not in known:
             continue
-        function = (at[0], known[at].source.function)
-        # Functions of one name (`forward`) are told apart by their callers.
-        mine = (one for one in functions[function].values() if one.called_from == known[at].called_from)
+        function = _function_of(known[at])
+        mine = functions[function].values()
         above = sorted((one for one in mine if one.source.line < at[1]), key=lambda one: one.source.line)
         if around := loops_around(above, calls[function]):
             return around[-1].source
     return None
 
 
+def _function_of(line: LineCost) -> _Function:
+    """What stands for a line's function: functions of one name (`forward`) are distinguished by who calls them."""
+    return (line.source.file, line.source.function, line.called_from)
+
+
 def _functions(costs: LineCosts) -> _Functions:
     """The lines of each function by their numbers."""
     found: _Functions = defaultdict(dict)
     for line in costs.lines:
-        found[line.source.file, line.source.function].setdefault(line.source.line, line)
+        found[_function_of(line)].setdefault(line.source.line, line)
     return found
 
 
-def _function_calls(costs: LineCosts, functions: _Functions) -> dict[tuple[str, str], float]:
+def _function_calls(costs: LineCosts, functions: _Functions) -> dict[_Function, float]:
     """How often each function runs per step, once at least: as its first line does, or the line that calls it.
 
     A function may begin with a loop: then the line that calls it tells, unless that is a comprehension, whose turns
@@ -329,18 +334,18 @@ def _function_calls(costs: LineCosts, functions: _Functions) -> dict[tuple[str, 
 def _in_text(
     place: Block,
     costs: LineCosts,
-    often: Mapping[tuple[str, str], float],
+    often: Mapping[_Function, float],
     text: Mapping[str, Sequence[TextBlock]],
 ) -> Block:
     """The place with how often its function runs, with the loops of its file, and what calls the function in a loop."""
     source = place.lines[0].source
     known = text.get(source.file)
     loops = None if known is None else frozenset(one.line for one in known if one.kind == "loop")
-    whole = replace(place, calls=often.get((source.file, source.function), 1.0), loops=loops)
+    whole = replace(place, calls=often.get(_function_of(place.lines[0]), 1.0), loops=loops)
     return whole if whole.heads else replace(whole, turned_by=_turned_by(whole, costs, often))
 
 
-def _turned_by(place: Block, costs: LineCosts, often: Mapping[tuple[str, str], float]) -> tuple[Source, ...]:
+def _turned_by(place: Block, costs: LineCosts, often: Mapping[_Function, float]) -> tuple[Source, ...]:
     """The nearest caller that runs far more often than its function does, after the statement of the loop around it.
 
     Empty where the most expensive line itself does: then the loop is in its function.
@@ -358,10 +363,9 @@ def _turned_by(place: Block, costs: LineCosts, often: Mapping[tuple[str, str], f
     return (*((head,) if head else ()), turning.source)
 
 
-def _turns(line: LineCost, often: Mapping[tuple[str, str], float]) -> bool:
+def _turns(line: LineCost, often: Mapping[_Function, float]) -> bool:
     """Whether a line runs far more often than its function, or is a comprehension."""
-    source = line.source
-    return line.inner or line.visits >= MORE_OFTEN * often.get((source.file, source.function), 1.0)
+    return line.inner or line.visits >= MORE_OFTEN * often.get(_function_of(line), 1.0)
 
 
 def _above(known: Mapping[int, LineCost], number: int) -> Iterator[LineCost]:

@@ -84,10 +84,24 @@ def test_what_turns_a_function_is_the_loop_of_its_caller() -> None:
     def turned(costs: Any, inner: bool = False) -> list[int]:
         costs.lines[-1].inner = inner
         often = _function_calls(costs, _functions(costs))
-        place = SimpleNamespace(lines=[costs.lines[1]], calls=often["train.py", "similarity"])
+        place = SimpleNamespace(lines=[costs.lines[1]], calls=often["train.py", "similarity", ("train.py", 95)])
         return [source.line for source in _turned_by(place, costs, often)]  # type: ignore[arg-type]
 
     assert turned(lines(at57=(60, 1), at58=(60, 900), at93=(1, 1), at94=(61, 2), at95=(60, 9))) == [94, 95]
     assert turned(lines(at57=(60, 1), at58=(60, 900), at93=(1, 1), at95=(1, 9)), inner=True) == [95]
     assert turned(lines(at57=(1, 1), at58=(60, 900), at93=(1, 1), at95=(1, 9))) == []
     assert turned(lines(at57=(4, 1), at58=(4, 900), at93=(1, 1), at94=(5, 2), at95=(4, 9))) == []
+
+
+def test_functions_of_one_name_are_called_as_often_as_each_is() -> None:
+    """`forward` of a cell at line 18, called 140 times by that of a network at line 55, which the loop calls once."""
+    costs = lines(at95=(1, 5))
+    for number, visits, caller in ((18, 140, 55), (54, 141, 95), (55, 140, 95)):
+        source = Source("train.py", number, "forward", "call")
+        costs.lines.append(
+            SimpleNamespace(source=source, visits=visits, us=9, called_from=("train.py", caller), inner=False)
+        )
+    assert loop_around(costs, Source("train.py", 55, "forward", "call")) == costs.lines[-2].source
+    calls = _function_calls(costs, _functions(costs))
+    assert calls["train.py", "forward", ("train.py", 95)] == 1
+    assert calls["train.py", "forward", ("train.py", 55)] == 140
