@@ -138,6 +138,8 @@ def settings(source: str) -> dict[str, Any]:
         ("args = TrainingArguments(\n    'kept',\n    gradient_checkpointing=True,\n)", "checkpointing", 3),
         ("trainer = Trainer(\n    max_epochs=4,\n    detect_anomaly=True,\n)", "detect_anomaly", 3),
         ("config = LlamaConfig(\n    attn_implementation='eager',\n)", "attn_implementation", 2),
+        ("class A:\n    attn_implementation: str = field(default='eager')", "attn_implementation", 2),
+        ("class A:\n    eval_steps: int = Field(50)\n    save: bool = Field(True)", "evaluation_every", 2),
         ("trainer = Trainer(\n    precision='bf16-mixed',\n)", "autocast", 2),
         ("args = TrainingArguments('kept',\n    bf16=True)", "autocast", 2),
         ("with torch.autocast('cpu', dtype=torch.bfloat16):\n    loss = model(x)", "autocast", 1),

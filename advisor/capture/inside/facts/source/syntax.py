@@ -6,6 +6,9 @@ import ast
 import linecache
 from collections.abc import Iterator
 
+# Of dataclasses, attrs and pydantic.
+_FIELDS = ("field", "attrib", "Field")
+
 Node = ast.expr | ast.keyword | ast.arg | ast.stmt
 
 
@@ -47,7 +50,8 @@ def given(node: ast.AST) -> Iterator[tuple[str, ast.expr, Node]]:
     if isinstance(node, ast.Assign):
         yield from ((last_name(target), node.value, node) for target in node.targets)
     elif isinstance(node, ast.AnnAssign) and node.value is not None:
-        yield last_name(node.target), node.value, node
+        default = _default_of_field(node.value)
+        yield last_name(node.target), default or node.value, default or node
     elif isinstance(node, ast.arguments):
         last = (*node.posonlyargs, *node.args)[-len(node.defaults) :] if node.defaults else ()
         yield from ((arg.arg, value, value) for arg, value in zip(last, node.defaults, strict=True))
@@ -58,6 +62,14 @@ def given(node: ast.AST) -> Iterator[tuple[str, ast.expr, Node]]:
     elif isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
         yield from ((str(key.value), value, value) for key, value in pairs if isinstance(key, ast.Constant))
+
+
+def _default_of_field(value: ast.expr) -> ast.expr | None:
+    """X of `field(default=X)`, as a dataclass has it, and of pydantic's `Field(X)`; None of anything else."""
+    if not isinstance(value, ast.Call) or last_name(value.func) not in _FIELDS:
+        return None
+    named = [keyword.value for keyword in value.keywords if keyword.arg == "default"]
+    return next(iter(named or (value.args if last_name(value.func) == "Field" else ())), None)
 
 
 def _of_call(call: ast.Call) -> Iterator[tuple[str, ast.expr, Node]]:
