@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from advisor.analyses.base.repeats import repeatability
 from advisor.analyses.base.steps import Steps
+from advisor.analyses.base.watched_run import WatchedRun
 from advisor.capture.inside.steps.periodic_steps import pace
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.model import Basis, Saving, Times
@@ -73,6 +74,25 @@ class Scale(Struct, frozen=True):
         step_us = unprofiled.median or unprofiled.mean or usual_us or steps.step_us
         every = long_every(recorded)
         return cls(step_us, step_us / steps.step_us, unprofiled, profiled, repeatability(times_us), every)
+
+
+class MeanStep(Struct, frozen=True):
+    """The mean step, un-profiled where captured: a tail of slow steps costs samples, too.
+
+    us   of all training steps of the run where it was watched and has more of them than were timed one by one, without
+         what else the loop does between them (evaluations, checkpoints): a single long one among twenty timed steps
+         would say that every step is as slow as ten
+    """
+
+    us: float
+
+    @classmethod
+    def compute(cls, scale: Scale, watched: WatchedRun | None) -> MeanStep:
+        """Of this rank."""
+        known = scale.unprofiled.mean or scale.unprofiled.median or scale.profiled.mean or scale.step_us
+        if watched is None or watched.steps <= scale.unprofiled.n:
+            return cls(known)
+        return cls(watched.per_step_us("training") or known)
 
 
 def long_ones_recur(times_us: Sequence[float]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from advisor.analyses.base.recorded_facts import LoaderFacts
-from advisor.analyses.step.mean_step import MeanStep
+from advisor.analyses.base.scale import MeanStep
 
 
 class Rates(Struct, frozen=True):

@@ -8,8 +8,8 @@ from msgspec import Struct
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.scale import MeanStep
 from advisor.analyses.base.steps import Steps
-from advisor.analyses.step.mean_step import MeanStep
 from advisor.analyses.work.matmuls import Matmuls
 from advisor.analyses.work.op_costs import alike, call, cost
 from advisor.analyses.work.precision import is_matrix_work, of_inputs
