@@ -11,12 +11,14 @@ from msgspec import Struct
 
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.lines.lines import Lines
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.step.deprofiled import Deprofiled, Stretch
 from advisor.analyses.step.phases import backward_rows
 from advisor.analyses.work.op_payload import beyond_calls
+from advisor.calibration.calibration import Calibration
 from advisor.computed import Missing
 from advisor.model import Source
 from advisor.trace.events import Category, Ints, Mask, Numbers, Trace
@@ -97,16 +99,10 @@ class LineCosts(Struct, frozen=True, eq=False):
 
     @classmethod
     def compute(
-        cls,
-        trace: Trace,
-        steps: Steps,
-        lines: Lines,
-        breakdown: Breakdown,
-        deprofiled: Deprofiled,
-        nesting: Nesting,
-        links: Links,
+        cls, ops: StepOps, lines: Lines, breakdown: Breakdown, deprofiled: Deprofiled, calibration: Calibration
     ) -> LineCosts:
         """Costs of this rank. Raises Missing if no lines were recorded, and with a device."""
+        trace, steps, nesting, links = ops.trace, ops.steps, ops.nesting, ops.links
         if breakdown.on_device:
             raise Missing(
                 "the time of lines is computed only without a device; with a device, idle-gpu names the lines"
@@ -124,7 +120,7 @@ class LineCosts(Struct, frozen=True, eq=False):
             "visits": places.visits(lines),
             **_backward(trace, steps, nesting, links, breakdown, node_line, places),
         }
-        beyond_us = _beyond(trace, steps, nesting, links, op_line, node_line, places)
+        beyond_us = _beyond(ops, calibration, op_line, node_line, places)
         parts = {part: places.spent_us(of) for part, of in breakdown.intervals.items()}
         work = _work(trace, links, breakdown, deprofiled, op_line, places)
         callers = _callers(lines, places.index)
@@ -294,22 +290,20 @@ def _backward(
     return {"backward_us": us, "backward_rows": inside / steps.count}
 
 
-def _beyond(
-    trace: Trace, steps: Steps, nesting: Nesting, links: Links, op_line: Ints, node_line: Ints, places: _Places
-) -> Floats | None:
+def _beyond(ops: StepOps, calibration: Calibration, op_line: Ints, node_line: Ints, places: _Places) -> Floats | None:
     """µs per step by line that ops take beyond bare calls, those of the backward pass by the line that caused them.
 
     The gradient of a part of a tensor fills all of it with zeros and is added to those of the other parts: that is no
     work of the part's own, since one op over all parts does it once.
     """
-    beyond_ns = beyond_calls(trace.events, nesting, links.inside)
+    beyond_ns = beyond_calls(ops.events, ops.nesting, ops.links.inside, calibration)
     if beyond_ns is None:
         return None
-    nodes = backward_rows(trace.events)
-    node_of = nesting.ancestor(nodes)
+    nodes = backward_rows(ops.events)
+    node_of = ops.nesting.ancestor(nodes)
     rows = np.flatnonzero(beyond_ns > 0)
     node = node_of[rows]
     line = np.where(node >= 0, node_line[np.maximum(node, 0)], op_line[rows])
-    of_parts = (nodes & trace.events.named(*_PARTS))[np.maximum(node, 0)] & (node >= 0)
+    of_parts = (nodes & ops.events.named(*_PARTS))[np.maximum(node, 0)] & (node >= 0)
     known = (line >= 0) & ~of_parts
-    return np.bincount(line[known], weights=beyond_ns[rows[known]], minlength=places.count) / steps.count / 1e3
+    return np.bincount(line[known], weights=beyond_ns[rows[known]], minlength=places.count) / ops.steps.count / 1e3

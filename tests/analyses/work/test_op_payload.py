@@ -10,6 +10,7 @@ from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.costs.line_costs import LineCosts
 from advisor.analyses.work.op_payload import beyond_calls
 from advisor.analyses.work.op_work import element_counts
+from advisor.calibration.calibration import Calibration
 from advisor.computed import Computed
 from advisor.trace.events import Ints, Trace
 from advisor.trace.read.load import read_bytes
@@ -24,10 +25,11 @@ def trace(rows: list[dict[str, Any]]) -> Trace:
     return read_bytes(json.dumps({"traceEvents": rows}).encode(), "made")
 
 
-def beyond(rows: list[dict[str, Any]]) -> dict[str, float] | None:
+def beyond(rows: list[dict[str, Any]], calibration: Calibration | None = None) -> dict[str, float] | None:
     """µs by name, summed."""
     made = trace(rows)
-    found: Ints | None = beyond_calls(made.events, Nesting.compute(made), np.ones(len(made.events), bool))
+    every = np.ones(len(made.events), bool)
+    found: Ints | None = beyond_calls(made.events, Nesting.compute(made), every, calibration)
     if found is None:
         return None
     told: dict[str, float] = {}
@@ -60,6 +62,44 @@ def test_an_op_that_asks_others_before_it_works_has_time_of_its_own() -> None:
     told = beyond([*SMALL, op("aten::mm", 1000, 50, [64, 512], [512, 64]), *asks])
     assert told is not None
     assert told["aten::mm"] == pytest.approx(47, abs=8)
+
+
+def test_a_small_product_keeps_what_its_operations_take_in_a_large_one() -> None:
+    """A row of 512 by 512 x 512: 0.5 million operations, of which a core of the table does 130,000 in a µs."""
+    known = Calibration.of(None)
+    row = op("aten::mm", 1000, 60, [1, 512], [512, 512])
+    told = beyond([*SMALL, row], known)
+    assert told is not None
+    assert told["aten::mm"] == pytest.approx(2 * 512 * 512 / 1e3 / known.core_fp32_gflops.low, rel=0.01)
+    large = beyond([*SMALL, op("aten::mm", 1000, 60, [512, 512], [512, 512])], known)
+    assert large is not None
+    assert large["aten::mm"] == pytest.approx(58, abs=8)  # never longer than it took beyond a call
+
+
+def test_a_convolution_is_counted_once_with_its_backward_pass() -> None:
+    shapes = ([8, 64, 5, 5], [8, 32, 10, 10], [64, 32, 3, 3])
+    forward, back = (
+        op("aten::mkldnn_convolution", 1000, 137, *shapes[1:]),
+        op("aten::convolution_backward", 2000, 9000, *shapes),
+    )
+    known = Calibration.of(None)
+    told = beyond([*SMALL, forward, back], known)
+    assert told is not None
+    assert told["aten::mkldnn_convolution"] == 0
+    assert told["aten::convolution_backward"] == pytest.approx(
+        6 * 8 * 64 * 25 * 288 / 1e3 / known.core_small_gflops.low, rel=0.01
+    )
+    alone = beyond([*SMALL, forward], known)
+    assert alone is not None
+    assert alone["aten::mkldnn_convolution"] == pytest.approx(135, abs=8)
+
+
+def test_an_op_that_is_held_up_now_and_then_keeps_that_time() -> None:
+    """Of 20 products of 50 µs, two take 4 ms: others at once may be held up as well."""
+    rows = [op("aten::mm", 1000 + 5000.0 * k, 4000 if k % 10 == 3 else 50, [1, 512], [512, 512]) for k in range(20)]
+    told = beyond([*SMALL, *rows], Calibration.of(None))
+    assert told is not None
+    assert told["aten::mm"] == pytest.approx(2 * (4000 - 10 * 50), rel=0.02)
 
 
 @pytest.mark.parametrize("rows", [SMALL[:1], SMALL[:10], [op("aten::add", 10.0 * k, 5) for k in range(40)]])
