@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
-from advisor.api import Category, Fix, Mask, Steps, Trace, intersect, total, union
+from advisor.api import Category, Fix, Steps, Trace, intersect, total, union
 
 from ._compiled import Recompile
 
@@ -33,7 +34,7 @@ UNKNOWN = Fix(
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::convolution")
 
 
-def fix(last: Recompile | None, trace: Trace, steps: Steps, compiled: Mask) -> Fix:
+def fix(last: Recompile | None, trace: Trace, steps: Steps, compiled: npt.NDArray[np.bool_]) -> Fix:
     """The fix, by the recorded reason; without one by where it compiles, and by whether shapes differ between steps.
 
     compiled: rows of compilations.
@@ -46,7 +47,7 @@ def fix(last: Recompile | None, trace: Trace, steps: Steps, compiled: Mask) -> F
     return UNKNOWN if alike is None else NUMBERS if alike else DYNAMIC
 
 
-def _in_updates(trace: Trace, compiled: Mask) -> bool:
+def _in_updates(trace: Trace, compiled: npt.NDArray[np.bool_]) -> bool:
     """Whether the compilations lie in an optimizer's step."""
     events = trace.events
     updates = events.covered(events.of(Category.ANNOTATION) & events.named("Optimizer.step#"))

@@ -23,6 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
+
 from advisor.api import (
     BACKWARD,
     FORWARD,
@@ -30,7 +33,6 @@ from advisor.api import (
     Ev,
     Example,
     Finding,
-    Mask,
     Missing,
     RankRecord,
     Scale,
@@ -111,7 +113,7 @@ def _per_step(trace: Trace, steps: Steps, name: str) -> float:
 def _still_compiling(
     trace: Trace,
     steps: Steps,
-    compiled: Mask,
+    compiled: npt.NDArray[np.bool_],
     known: list[Recompile],
 ) -> Finding:
     events = trace.events

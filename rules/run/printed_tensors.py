@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -120,7 +121,7 @@ def _drawn(of: str = _OPS) -> Drawing:
     ops = "".join(f"[{_WORDS[name]}]" for name in of.split())
     step = f"[F    ]{ops} [B    ]"
     text = f"step [1{'':{len(step)}}][2{'':{len(step)}}]\ncpu  {step}   {step}"
-    drawn = {_WORDS[name]: op(name, [64]) for name in of.split()}
+    drawn: dict[str, Any] = {_WORDS[name]: op(name, [64]) for name in of.split()}
     return draw(text, us=100, F=FORWARD, B=BACKWARD, **drawn)
 
 

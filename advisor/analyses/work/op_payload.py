@@ -66,7 +66,8 @@ def _held_up_ns(own_ns: Ints, kind: Ints) -> Ints:
     for mine in np.split(order, np.flatnonzero(np.diff(kind[order])) + 1):
         if len(mine):
             usual[kind[mine[0]]] = np.median(own_ns[mine])
-    return np.maximum(own_ns - _HELD_UP * usual[kind], 0)
+    held: Ints = np.maximum(own_ns - _HELD_UP * usual[kind], 0)
+    return held
 
 
 def _of_work_ns(events: Events, kinds: Ints, calibration: Calibration) -> Ints:
