@@ -35,6 +35,7 @@ from advisor.api import (
     Scale,
     SideThread,
     SideThreads,
+    Source,
     constant,
 )
 
@@ -76,7 +77,7 @@ def check(
             f"not running for {percent(threads.waiting_share)} of the time."
         ),
         saving=saving,
-        where=tuple(at for one in own if one.source for at in (one.source, *object_of(one.source, record))),
+        where=tuple(at for one in own if one.source for at in (*_lines(one), *object_of(one.source, record))),
         facts={"cpu_share": busy, "loop_waiting_share": threads.waiting_share, "cores_used": threads.cores_used},
         fix=Fix(
             "Block instead of polling, or move the work to another process",
@@ -142,7 +143,12 @@ def _saving(busy: float, threads: SideThreads, record: RankRecord, device: Devic
 
 
 def _place(thread: SideThread) -> str:
-    return place(thread.source)
+    return place(thread.now or thread.source)
+
+
+def _lines(thread: SideThread) -> tuple[Source, ...]:
+    """What the thread ran, then the function that it runs."""
+    return tuple(one for one in (thread.now, thread.source) if one is not None)
 
 
 def _facts(cpu_us: float, loop_us: float, process_us: float, file: str = "train.py", cores: int = 4) -> dict[str, Any]:

@@ -13,11 +13,15 @@ _LEAST_TIMED_US = 20_000.0
 
 
 class SideThread(Struct, frozen=True):
-    """A Python thread that was alive when the un-profiled timing ended. source: the script's function that it runs."""
+    """A Python thread that was alive when the un-profiled timing ended.
+
+    source   the script's function that it runs;  now: the line that ran there then, None where it is not known
+    """
 
     name: str
     cpu_share: float
     source: Source | None
+    now: Source | None = None
 
 
 class SideThreads(Struct, frozen=True):
@@ -49,6 +53,7 @@ class SideThreads(Struct, frozen=True):
                 one.name,
                 one.cpu_us / wall_us,
                 Source(one.file, one.line, one.function, "function") if one.file else None,
+                Source(one.file, one.now, one.function) if one.file and one.now else None,
             )
             for one in vitals.threads
         ]

@@ -13,6 +13,7 @@ class ThreadTime(msgspec.Struct, frozen=True):
     file: str = ""
     line: int = 0  # the first line of the function
     function: str = ""
+    now: int = 0  # the line of it that ran at the end of that phase
 
 
 class MemoryReading(msgspec.Struct, frozen=True):

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from types import CodeType
 from typing import Any
 
 import torch
@@ -211,16 +210,16 @@ def _difference(began: dict[str, Any], ended: dict[str, Any]) -> dict[str, Any]:
 
 def _work(thread: threading.Thread, frames: dict[int, Any]) -> dict[str, Any]:
     """Which function of the user's the thread runs: the outermost on its stack; nothing for threads of libraries."""
-    codes: list[CodeType] = []
+    stack = []
     frame = frames.get(thread.ident or 0)
     while frame is not None:
-        codes.append(frame.f_code)
+        stack.append((frame.f_code, frame.f_lineno))
         frame = frame.f_back
     foreign = foreign_folders()
-    for code in reversed(codes):
+    for code, now in reversed(stack):
         file = file_of(code, foreign)
         if file:
-            return {"file": file, "line": code.co_firstlineno, "function": code.co_name}
+            return {"file": file, "line": code.co_firstlineno, "now": now or 0, "function": code.co_name}
     return {}
 
 
