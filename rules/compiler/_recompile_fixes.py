@@ -21,6 +21,8 @@ NUMBERS = Fix(
     "scale = x.abs().max().item()\ny = net(x, scale)",
     "scale = x.abs().max()  # a tensor: its value is not guarded\ny = net(x, scale)",
 )
+# PyTorch's recipe "Running the compiled optimizer with an LR Scheduler"; a scheduler fills a rate that is a tensor
+# (torch/optim/lr_scheduler.py, _update_param_group_val).
 RATE = Fix(
     "Make the learning rate a tensor",
     "exact",
