@@ -59,6 +59,7 @@ FOR_ITSELF = {
     "separable-windows",
     "filled-memory",
     "sorted-gradients",
+    "stacked-copies",
     "unshared-training-data",
 }
 

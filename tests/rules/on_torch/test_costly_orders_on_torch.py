@@ -371,3 +371,24 @@ def test_messages_along_edges(edges: str, found: float | None, tmp_path: Path) -
     findings = said("scattered-messages", trained(loss, table, Weights()), tmp_path)
     assert len(findings) == (found is not None)
     assert all(one.facts["edges"] == 15_000 and one.facts["columns"] == 48 for one in findings)
+
+
+WEIGHT, OTHERS = nn.Parameter(torch.randn(24, 32, 32)), nn.ParameterList(torch.randn(24, 32, 32) for _ in range(8))
+
+
+@pytest.mark.parametrize(
+    ("joined", "copies"),
+    [
+        (lambda: torch.stack([WEIGHT] * 8), 8),
+        (lambda: torch.cat([WEIGHT[None]] * 8), 8),
+        (lambda: torch.stack(list(OTHERS)), None),
+        (lambda: torch.stack([WEIGHT, WEIGHT, *list(OTHERS)[:6]]), None),
+        (lambda: WEIGHT.expand(8, 24, 32, 32), None),
+    ],
+    ids=["stacked", "joined", "weights of their own", "two of eight", "expanded"],
+)
+def test_a_tensor_that_is_stacked_with_itself(joined: Callable[[], Any], copies: int | None, tmp_path: Path) -> None:
+    x = torch.randn(8, 24, 32, 1)
+    step = trained(lambda: torch.matmul(joined(), x).square().mean(), OTHERS)
+    findings = outcome("stacked-copies", step, tmp_path).findings
+    assert [finding.facts["copies"] for finding in findings] == ([] if copies is None else [copies])
