@@ -20,7 +20,6 @@ While a model is being developed: without the checks a negative scale or a NaN g
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,15 +40,12 @@ from advisor.api import (
     Fix,
     Lines,
     Price,
-    Source,
     draw,
-    edits,
-    total,
-    union,
 )
 
 from ..shared._examples import op
 from ..shared._places import place
+from ..shared._runs_of_ops import lines_of, spent_in
 from ..shared._words import each_step, plural
 
 Ints = npt.NDArray[np.int64]
@@ -66,7 +62,6 @@ _COMPARES = frozenset(
     )
 )
 _CLAIMS = ("forward", "other_ops", "host")
-_MOST_NAMED = 3
 _HOW = "low: the checks' ops and the Python between them; high: with as much around them, up to the next ops"
 _FIX = Fix(
     "Turn the checks off once the script works",
@@ -87,20 +82,12 @@ def check(
     first, last = _checks(events, outer)
     if not len(first):
         return
-    starts, ends = events.start_ns[outer[first]], events.end_ns[outer[last]]
-    before = events.end_ns[outer[np.maximum(first - 1, 0)]]
-    after = events.start_ns[outer[np.minimum(last + 1, len(outer) - 1)]]
-    # What Python does beyond a check's own length before or after it is something else.
-    early = np.where(first > 0, np.maximum(before, 2 * starts - ends), starts)
-    late = np.where(last + 1 < len(outer), np.minimum(after, 2 * ends - starts), ends)
-    narrow, wide = union(starts, ends), union(np.minimum(early, starts), np.maximum(late, ends))
-    spent_us, times = price.ops.steps.per_step_us(total(narrow)), len(first) / price.ops.steps.count
-    saving = None  # on a device: the waits are those of sync-in-loop, and the rest no GPU has confirmed
-    if not price.on_device:
-        saving = price.divided([edits.remove_time(narrow)], [edits.remove_time(wide)], _CLAIMS, _HOW)
+    # On a device the waits are those of sync-in-loop, and the rest no GPU has confirmed.
+    spent_us, saving = spent_in(price, first, last, _CLAIMS, _HOW)
+    times = len(first) / price.ops.steps.count
     if (saving.high_us if saving else price.scale.scaled(spent_us)) < min_share * price.scale.step_us:
         return
-    where = _lines(lines, outer[last])
+    where = lines_of(lines, outer[last])
     yield Finding(
         message=(
             f"Distributions check their arguments{place(next(iter(where), None))}, {plural(times, 'check')} in each "
@@ -113,12 +100,6 @@ def check(
         claims=_CLAIMS if saving else (),
         at_most="high" if saving else "low",
     )
-
-
-def _lines(lines: Lines | None, rows: Ints) -> tuple[Source, ...]:
-    """The lines that make or ask distributions, those with most checks first."""
-    known = Counter(at for row in rows.tolist() if lines and (at := lines.where_op(row)))
-    return tuple(at for at, _ in known.most_common(_MOST_NAMED))
 
 
 def _checks(events: Events, outer: Ints) -> tuple[Ints, Ints]:

@@ -50,15 +50,15 @@ def check(
 ) -> Iterator[Finding]:
     if stalled is None:
         return
-    waits = stalled.waits_for_loader
-    if stalled.added_us < min_share * stalled.mean_us or not (waits or stalled.where):
+    spent, waits = stalled.spent, stalled.spent.waits_for_loader
+    if stalled.added_us < min_share * stalled.mean_us or not (waits or spent.where):
         return
-    doing = f"waits for its DataLoader for {percent(stalled.in_loader)} of what they take longer"
-    starts = stalled.in_start or 0.0
+    doing = f"waits for its DataLoader for {percent(spent.in_loader)} of what they take longer"
+    starts = spent.in_start or 0.0
     if waits and starts >= min_share:
         doing += f", {percent(starts)} while an iterator is created and its workers start"
-    if not waits and stalled.where:
-        doing = f"spends most of what they take longer{place(stalled.where)}"
+    if not waits and spent.where:
+        doing = f"spends most of what they take longer{place(spent.where)}"
     yield Finding(
         message=(
             f"{stalled.count} of {stalled.of} recorded steps take {duration(stalled.us)} on average, the others "
@@ -72,8 +72,8 @@ def check(
             "of the mean of all recorded steps; high: these steps become like the others; nothing if the run has few "
             "of them beyond the recorded window",
         ),
-        where=(stalled.where,) if stalled.where else (),
-        facts={"steps": stalled.count, "of": stalled.of, "mean_us": stalled.mean_us, "in_loader": stalled.in_loader},
+        where=(spent.where,) if spent.where else (),
+        facts={"steps": stalled.count, "of": stalled.of, "mean_us": stalled.mean_us, "in_loader": spent.in_loader},
         fix=_SELDOM if not waits else _KEEP if starts >= min_share else None,
         measured_us=stalled.added_us,
         run_us=stalled.mean_us,

@@ -20,7 +20,6 @@ ones.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,15 +39,12 @@ from advisor.api import (
     Fix,
     Lines,
     Price,
-    Source,
     draw,
-    edits,
-    total,
-    union,
 )
 
 from ..shared._examples import op
 from ..shared._places import place
+from ..shared._runs_of_ops import lines_of, spent_in
 from ..shared._tensor_texts import texts
 from ..shared._words import each_step, plural
 
@@ -57,7 +53,6 @@ Ints = npt.NDArray[np.int64]
 CONFIRMED = "measured pairs on a CPU: debug messages about a batch, in a forward pass and in an optimizer"
 
 _CLAIMS = ("forward", "optimizer", "other_ops", "host")
-_MOST_NAMED = 3
 _HOW = "low: the ops of the text and the Python between them; high: with as much around them, up to the next ops"
 _FIX = Fix(
     "Give the logger tensors, not their text, or log a few numbers every N steps",
@@ -77,20 +72,12 @@ def check(
     first, last = texts(events, outer)
     if not len(first):
         return
-    starts, ends = events.start_ns[outer[first]], events.end_ns[outer[last]]
-    before = events.end_ns[outer[np.maximum(first - 1, 0)]]
-    after = events.start_ns[outer[np.minimum(last + 1, len(outer) - 1)]]
-    # What Python does beyond a text's own length before or after it is something else.
-    early = np.where(first > 0, np.maximum(before, 2 * starts - ends), starts)
-    late = np.where(last + 1 < len(outer), np.minimum(after, 2 * ends - starts), ends)
-    narrow, wide = union(starts, ends), union(np.minimum(early, starts), np.maximum(late, ends))
-    spent_us, times = price.ops.steps.per_step_us(total(narrow)), len(first) / price.ops.steps.count
-    saving = None  # on a device: the waits are those of sync-in-loop, and the rest no GPU has confirmed
-    if not price.on_device:
-        saving = price.divided([edits.remove_time(narrow)], [edits.remove_time(wide)], _CLAIMS, _HOW)
+    # On a device the waits are those of sync-in-loop, and the rest no GPU has confirmed.
+    spent_us, saving = spent_in(price, first, last, _CLAIMS, _HOW)
+    times = len(first) / price.ops.steps.count
     if (saving.high_us if saving else price.scale.scaled(spent_us)) < min_share * price.scale.step_us:
         return
-    where = _lines(lines, outer[last])
+    where = lines_of(lines, outer[last])
     yield Finding(
         message=(
             f"{plural(times, 'tensor')} {'is' if times == 1 else 'are'} turned into text in each step"
@@ -103,12 +90,6 @@ def check(
         claims=_CLAIMS if saving else (),
         at_most="high" if saving else "low",
     )
-
-
-def _lines(lines: Lines | None, rows: Ints) -> tuple[Source, ...]:
-    """The lines that format tensors, those with most of them first."""
-    known = Counter(at for row in rows.tolist() if lines and (at := lines.where_op(row)))
-    return tuple(at for at, _ in known.most_common(_MOST_NAMED))
 
 
 # Of a tensor with one value.

@@ -26,8 +26,11 @@ _MOST = 0.5
 
 
 class Spent(Struct, frozen=True):
-    """What the time is spent in by which stalled steps are longer than the others: see `StalledSteps`.
+    """What the time is spent in by which stalled steps are longer than the others.
 
+    in_loader    share of it that the loop spends in its DataLoader
+    in_start     share of it in which an iterator starts workers; None if no stack was recorded, or there are no workers
+    where        the user's function that most of it is spent in, if it is recorded
     range_name   the innermost `record_function` range of the script that covers most of it; None if there is none
     """
 
@@ -47,9 +50,7 @@ class StalledSteps(Struct, frozen=True):
 
     count, of    how many there are, of how many recorded steps
     us           their mean duration;  usual_us: mean of the others;  mean_us: of all
-    in_loader    share of the added time that the loop spends in its DataLoader
-    in_start     share of it in which an iterator starts workers; None if no stack was recorded, or there are no workers
-    where        the user's function that most of the added time is spent in, if it is recorded
+    spent        what the added time is spent in
     """
 
     count: int
@@ -57,19 +58,12 @@ class StalledSteps(Struct, frozen=True):
     us: float
     usual_us: float
     mean_us: float
-    in_loader: float
-    in_start: float | None
-    where: Source | None
+    spent: Spent
 
     @property
     def added_us(self) -> float:
         """By how much they lengthen the mean step, µs."""
         return self.mean_us - self.usual_us
-
-    @property
-    def waits_for_loader(self) -> bool:
-        """Whether most of it is time in the DataLoader."""
-        return self.in_loader >= _MOST
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, record: RankRecord | None) -> StalledSteps:
@@ -79,16 +73,14 @@ class StalledSteps(Struct, frozen=True):
         spans = steps.stalled
         if len(spans) < 2:
             raise Missing("less than two steps take far longer than the others: nothing recurs in this trace")
-        of, spent = steps.count + len(spans), spent_in(trace, steps)
+        of = steps.count + len(spans)
         return cls(
             count=len(spans),
             of=of,
             us=total(spans) / len(spans) / 1e3,
             usual_us=steps.host_us,
             mean_us=(total(spans) / 1e3 + steps.count * steps.host_us) / of,
-            in_loader=spent.in_loader,
-            in_start=spent.in_start,
-            where=spent.where,
+            spent=spent_in(trace, steps),
         )
 
 

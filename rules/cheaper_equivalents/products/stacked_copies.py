@@ -24,7 +24,20 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import AUTOGRAD_NODE, Drawing, Events, Example, Finding, Fix, Lines, Price, dims_of, nodes_of, sizes
+from advisor.api import (
+    AUTOGRAD_NODE,
+    Drawing,
+    Events,
+    Example,
+    Finding,
+    Fix,
+    Lines,
+    Price,
+    Source,
+    dims_of,
+    nodes_of,
+    sizes,
+)
 
 from ...shared._examples import node, op, two_steps
 from ...shared._words import count
@@ -55,13 +68,18 @@ def check(
 ) -> Iterator[Finding]:
     events, outer = price.ops.events, price.ops.outermost
     joins, products, copies = [], [], 0
+    # Joins of one kind at one line are alike: the first of them is looked at.
+    one_tensor: dict[tuple[int, Shape, Source | None], bool] = {}
     for at in np.flatnonzero(events.exactly(*_JOINS)[outer]).tolist():
         row = int(outer[at])
         number, shape = _alike(events, row)
-        if number < _COPIES or not _is_one_tensor(price, row, shape, number):
+        product = _product(events, outer[at + 1 : at + 1 + _NEAR], number, shape) if number >= _COPIES else None
+        if product is None:
             continue
-        product = _product(events, outer[at + 1 : at + 1 + _NEAR], number, shape)
-        if product is not None:
+        kind = (number, shape, lines.where_op(row) if lines else None)
+        if kind not in one_tensor:
+            one_tensor[kind] = _is_one_tensor(price, row, shape, number)
+        if one_tensor[kind]:
             joins.append(row)
             products.append(product)
             copies = max(copies, number)
