@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-import kineto_dialects as made
+import kineto_files.dialects as made
 import pytest
 
 from advisor.capture.launcher.publish import Publisher

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import kineto_dialects as made
+import kineto_files.dialects as made
 import pytest
 from http_faults import Server, serving
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import kineto_dialects as made
+import kineto_files.dialects as made
 import pytest
 
 from advisor.cli import main

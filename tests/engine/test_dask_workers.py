@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import kineto_dialects as made
+import kineto_files.dialects as made
 import pytest
 from dask_cluster import Cluster, cluster
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import kineto_dialects as made
+import kineto_files.dialects as made
 import pytest
 
 from advisor.errors import InputError

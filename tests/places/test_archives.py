@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import kineto_dialects as made
+import kineto_files.dialects as made
 import pytest
 from tiers import complete
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import kineto_dialects as made
+import kineto_files.dialects as made
 import pytest
 
 from advisor.cli import main

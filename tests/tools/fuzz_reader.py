@@ -26,8 +26,8 @@ from unittest import mock
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-import kineto_dialects as made
-from kineto_variants import VARIANTS
+import kineto_files.dialects as made
+from kineto_files.variants import VARIANTS
 
 from advisor.errors import InputError
 from advisor.trace import intervals

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import kineto_dialects as made
+import kineto_files.dialects as made
 import numpy as np
 import pandas as pd
 

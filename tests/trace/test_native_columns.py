@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import kineto_dialects as made
+import kineto_files.dialects as made
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import kineto_dialects as made
+import kineto_files.dialects as made
 import numpy as np
 import pytest
 from benchmarks.reading import made_traces

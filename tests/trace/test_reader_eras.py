@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import kineto_dialects as made
-import kineto_eras as eras
+import kineto_files.dialects as made
 import numpy as np
 import pytest
+from kineto_files import eras
 
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.links import Links

@@ -9,9 +9,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import kineto_dialects as made
+import kineto_files.dialects as made
 import pytest
-from kineto_variants import VARIANTS
+from kineto_files.variants import VARIANTS
 
 from advisor.errors import InputError
 from advisor.trace import intervals

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kineto_dialects import HEAD, Row, Variant, replaced, rows, step_rows, text
+from kineto_files.dialects import HEAD, Row, Variant, replaced, rows, step_rows, text
 
 
 def _with(change: Callable[[list[Row]], object], **more: Any) -> bytes:

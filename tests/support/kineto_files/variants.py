@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kineto_containers import containers
-from kineto_defects import texts
-from kineto_dialects import Variant
-from kineto_oddities import oddities
+from kineto_files.containers import containers
+from kineto_files.defects import texts
+from kineto_files.dialects import Variant
+from kineto_files.oddities import oddities
 
 VARIANTS: tuple[Variant, ...] = (*containers(), *texts(), *oddities())

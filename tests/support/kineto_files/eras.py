@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import kineto_dialects as made
-from kineto_dialects import Row
+import kineto_files.dialects as made
+from kineto_files.dialects import Row
 
 STEPS = 6
 SINCE_1970_US = 1_623_142_623_460_111

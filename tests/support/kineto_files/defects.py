@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kineto_dialects import BASE_NS, Variant, good, replaced
+from kineto_files.dialects import BASE_NS, Variant, good, replaced
 
 
 def texts() -> Iterator[Variant]:

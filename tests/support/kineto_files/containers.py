@@ -8,7 +8,7 @@ import json
 import zipfile
 from collections.abc import Iterator
 
-from kineto_dialects import HEAD, Variant, good, replaced, rows, text
+from kineto_files.dialects import HEAD, Variant, good, replaced, rows, text
 
 
 def _zip(members: dict[str, bytes]) -> bytes:
