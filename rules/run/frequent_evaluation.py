@@ -50,7 +50,8 @@ def check(
     if part is None or not part.times or part.times < 2:
         return
     # Without a loader what is an epoch is not known; then it is each turn of the loop around the loop that trains.
-    by_epoch = part.times <= run.epochs + 1 or (not run.epochs and bool(part.lines) and part.lines[0].outside)
+    epochs = run.epochs or _renewed(record)
+    by_epoch = part.times <= epochs + 1 or (not epochs and bool(part.lines) and part.lines[0].outside)
     if not is_known(part, run, min_share_of_epochs if by_epoch else min_share):
         return
     each_us, every = part.us / part.times, _customary(run.steps / part.times)
@@ -72,6 +73,12 @@ def check(
         "medium",  # how often the validation loss is wanted is the user's to say
         where,
     )
+
+
+def _renewed(record: RankRecord | None) -> int:
+    """Epochs of a training whose loader is made again for each, so that none is seen to be exhausted."""
+    every = [one for one in record.loaders if (one.batches_per_iterator or 0) > 1] if record else []
+    return max((one.iterators or 0 for one in every), default=0)
 
 
 def _often(every: int) -> str:
@@ -112,6 +119,12 @@ def _facts(evaluation_s: float, times: int, epochs: int, kind: str = "between", 
     return run_of({"step": (60.0, 600), kind: (evaluation_s, times)}, TRAINS, evaluates | more, epochs=epochs)
 
 
+def _made_again(evaluation_s: float) -> dict[str, Any]:
+    """An evaluation after each of ten epochs, for which the loader is made again."""
+    made_again = {"iterators": 10, "batches_per_iterator": 60.0}
+    return _facts(evaluation_s, 10, 0) | {"loaders": [made_again]}
+
+
 def _in_steps(*marks: str) -> dict[str, Any]:
     """600 steps of 100 ms: 120 of their 300 samples stand in a model in evaluation mode."""
     trains = sample("step", 80, 180, "forward", hits=180)
@@ -142,6 +155,14 @@ EXAMPLES = [
         saves_us=(55_000, 65_000),
         says=("train.py:86", "40 %"),
     ),
+    Example(
+        "after each epoch, whose loader is made again",
+        STEPS_ON_CPU,
+        facts=_made_again(40.0),
+        saves_us=(50_000, 65_000),
+        says=("at the end of each epoch",),
+    ),
+    Example("a fifth of such a run", STEPS_ON_CPU, None, _made_again(15.0), near_miss=True),
     Example(
         "every 20 steps, by an argument of the framework that runs the loop",
         STEPS_ON_CPU,

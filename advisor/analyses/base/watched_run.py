@@ -15,7 +15,7 @@ from advisor.computed import Missing
 from advisor.model import RunAccount, RunPart, Source
 
 # Work of an evaluation that a mark shows.
-_WORKS = {"fetch": "input", "iterator": "input", "outputs": "outputs"}
+_WORKS = {"fetch": "input", "iterator": "input", "loaders": "input", "outputs": "outputs"}
 # Packages that run the loop, or the model where no module is on the stack.
 _LOOPS = ("torch", "transformers", "accelerate", "lightning", "pytorch_lightning", "ignite")
 # Modules that prepare samples run forward passes, too, which are none of a model.
@@ -25,8 +25,9 @@ _TRANSFORMS = "transforms"
 class Evaluated(Struct, frozen=True):
     """Time of evaluations at one line, in one kind of work.
 
-    work    forward: a module runs;  input: a batch is fetched;  outputs: a framework keeps what the model returned;
-            metric: the script's own code, or a package's that is neither torch nor the framework;  other
+    work    forward: a module runs;  input: a batch is fetched, or a framework asks for a loader;
+            outputs: a framework keeps what the model returned;  other
+            metric: the script's own code, or a package's that is neither torch nor the framework
     hits    samples of it
     marked  a batch that nothing is trained on, or a framework's evaluation, was seen there
     """

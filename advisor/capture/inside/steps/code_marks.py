@@ -12,13 +12,16 @@ from types import CodeType
 from ..guards.user_code import file_of, foreign_folders
 
 # Work that a function of torch, Python or a framework stands for, wherever on the stack it is.
-FORWARD, BACKWARD, OPTIMIZER, SAVE, FETCH, ITERATOR, WORKERS, EVALUATE, COMPILE, IMPORT, OUTPUTS, COMPRESS = (
+FORWARD, BACKWARD, OPTIMIZER, SAVE, FETCH, ITERATOR, LOADERS = (
     "forward",
     "backward",
     "optimizer",
     "save",
     "fetch",
     "iterator",
+    "loaders",
+)
+WORKERS, EVALUATE, COMPILE, IMPORT, OUTPUTS, COMPRESS = (
     "workers",
     "evaluate",
     "compile",
@@ -37,6 +40,8 @@ _KNOWN = (
     (SAVE, "torch/serialization.py", ("save", "_save", "_legacy_save")),
     (FETCH, "torch/utils/data/dataloader.py", ("__next__",)),
     (ITERATOR, "torch/utils/data/dataloader.py", ("_get_iterator",)),
+    # Lightning asks the script for its loaders, once or in each epoch.
+    (LOADERS, "/trainer/connectors/data_connector.py", ("_request_dataloader",)),
     (WORKERS, "torch/utils/data/dataloader.py", ("_shutdown_workers", "__del__")),
     (COMPILE, "torch/_dynamo/convert_frame.py", ()),
     (IMPORT, "<frozen importlib._bootstrap>", ()),
