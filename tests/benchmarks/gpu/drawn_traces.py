@@ -18,6 +18,7 @@ from drawn_jobs import (  # noqa: E402
     eleventh_set,
     fifteenth_set,
     fourteenth_set,
+    nineteenth_set,
     ninth_set,
     seventeenth_set,
     seventh_set,
@@ -30,7 +31,7 @@ from drawn_loops import report  # noqa: E402
 
 _SETS = (
     *(seventh_set, eighth_set, ninth_set, tenth_set, eleventh_set, twelfth_set, thirteenth_set, fourteenth_set),
-    *(fifteenth_set, sixteenth_set, seventeenth_set, eighteenth_set),
+    *(fifteenth_set, sixteenth_set, seventeenth_set, eighteenth_set, nineteenth_set),
 )
 
 
