@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import kineto
 from .nineteenth_set_device import Started, adafactored, hoarded, recomputing, softcapped
 from .nineteenth_set_host import Blocking, blocking, cpu_adam, sequential, unworkered
+from .nineteenth_set_small import moe_loop, yolo
 from .thirteenth_set import Watched
 from .twelfth_set_rows import Framed
 
@@ -91,6 +92,24 @@ JOBS = (
         4,
         False,
         silent=("input-bound", "small-batch", "TF32"),
+    ),
+    Watched(
+        "moe_loop",
+        kineto.H100,
+        moe_loop,
+        "experts are called one by one, and the host waits for which tokens each has",
+        ("sync-in-loop", "tensor-loop", "launch-bound"),
+        3,
+        silent=("input-bound", "small-batch", "pin_memory"),
+    ),
+    Watched(
+        "yolo",
+        kineto.RTX4090,
+        yolo,
+        "the loss waits twice for each picture's boxes, the bar reads three losses a step",
+        ("sync-in-loop",),
+        5,
+        silent=("input-bound", "pin_memory", "TF32"),
     ),
 )
 
