@@ -1,10 +1,28 @@
-"""Sixteen jobs as people run and report them; each without its fault is its truth."""
+"""Sixteen jobs as people run and report them; each without its fault is its truth.
+
+Drawn 29 November 2026 without having read any rule, and before anything was analysed, after what is reported of such
+jobs: huggingface/diffusers#2266 and #11872 (weights that travel for each module), deepspeedai/DeepSpeed#1635 and #6834
+(an update on the host), jishengpeng/WavTokenizer#17, k2-fsa/icefall#554 and ByteDance-Seed/VeOmni#115
+(`CUDA_LAUNCH_BLOCKING=1` left set), huggingface/transformers#12878 and #18947 (an evaluation that keeps its logits),
+huggingface/transformers#40016 and unslothai/unsloth#2582 (experts in a loop), LibreYOLO/libreyolo#763 (waits in a loss
+of boxes); a loader without workers, Adafactor, eager attention of Gemma 2, TRL's checkpointing and Megatron-LM without
+its overlaps are as many run them. What must be said first, and what not, stands with each.
+
+What they cost, ms of a step (`drawn_traces.py` computes it): sequential 688 of 812 (copies 577, their hooks the rest),
+unworkered 375 of 478 (2.6 of it memory that is not pinned), cpu_adam 596 of 1,217 (update 520, norms 58, weights that
+come back 33), blocking 12.2 of 61.7, hoarded 21.7 of 40.7 and more with each batch, softcapped 154 of 613, recomputing
+21.6 of 101, adafactored 67.5 of 170 (46 of it idle), moe_loop 118 of 155 (waits alone 13), yolo 2.4 of 36.3 (what the
+bar reads 0.1 of it), unhidden 101 of 544. Those without a fault take: titan 1,075, replayed_vit 194, rccl 390, vectors
+207, lightning 89.2.
+"""
 
 from __future__ import annotations
 
 from . import kineto
 from .nineteenth_set_device import Started, adafactored, hoarded, recomputing, softcapped
-from .nineteenth_set_host import Blocking, blocking, cpu_adam, sequential, unworkered
+from .nineteenth_set_healthy import lightning, rccl, replayed_vit, titan, vectors
+from .nineteenth_set_host import Blocking, Plain, blocking, cpu_adam, sequential, unworkered
+from .nineteenth_set_ranks import unhidden
 from .nineteenth_set_small import moe_loop, yolo
 from .thirteenth_set import Watched
 from .twelfth_set_rows import Framed
@@ -31,6 +49,7 @@ JOBS = (
         ("input-bound", "blocking-copies", "pageable-copies"),
         4,
         silent=("launch-bound", "small-batch", "TF32", "bfloat16"),
+        runtime=Plain,
     ),
     Watched(
         "cpu_adam",
@@ -111,6 +130,31 @@ JOBS = (
         5,
         silent=("input-bound", "pin_memory", "TF32"),
     ),
+    Watched(
+        "unhidden",
+        kineto.A100,
+        unhidden,
+        "gradients are reduced after the backward pass and weights gathered after the update, nothing runs beside",
+        ("exposed-communication",),
+        3,
+        False,
+        silent=("input-bound", "launch-bound", "no_sync", "sync-in-loop"),
+    ),
+    Watched("titan", kineto.H100, titan, "nothing: weights come a layer ahead, the device is busy", (), 4),
+    Watched("replayed_vit", kineto.A100, replayed_vit, "nothing: two graphs a step, the device is busy", (), 6, False),
+    Watched(
+        "rccl",
+        kineto.MI300X,
+        rccl,
+        "nothing: gradients travel beside the backward pass",
+        (),
+        3,
+        False,
+        rocm=True,
+        marked=False,
+    ),
+    Watched("vectors", kineto.RTX4090, vectors, "nothing: batches follow one another", (), 7, marked=False),
+    Watched("lightning", kineto.A100, lightning, "nothing: workers are ahead, the device is busy", (), 6),
 )
 
 

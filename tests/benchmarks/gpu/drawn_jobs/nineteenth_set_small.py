@@ -117,7 +117,8 @@ def moe_loop(rt: Framed, fixed: bool) -> None:
     over its experts, `torch.where` waits for which tokens each has, and products of 1,000 rows are launched one by one,
     7,200 works a step that the host does not bring in time; without: tokens are sorted, `torch._grouped_mm`.
 
-    First: experts in one grouped product (or no wait for each of them). Not: a loader, the batch, pinned memory.
+    First: experts in one grouped product; without its waits alone the loop is still bound by its launches. Not: a
+    loader, the batch, pinned memory.
     """
     tape, x = Tape(), [*TEXT, WIDE]
     loader(rt, 160)
@@ -199,7 +200,8 @@ def yolo(rt: Framed, fixed: bool) -> None:
     (32 waits, while forward's work is done and backward's is not queued), and the bar reads three losses a step;
     without: boxes are placed by a sort, losses stay there. `GradScaler` waits besides, once, which it has to.
 
-    First: waits in the loss and for the bar. Not: a loader, pinned memory, TF32, mixed precision.
+    First: waits in the loss; what the bar reads costs next to nothing, as `GradScaler` has waited just before. Not: a
+    loader, pinned memory, TF32, mixed precision.
     """
     tape, width = Tape(), (32, 64, 128, 256, 512)
     loader(rt, 190)
