@@ -9,8 +9,8 @@ of boxes); a loader without workers, Adafactor, eager attention of Gemma 2, TRL'
 its overlaps are as many run them. What must be said first, and what not, stands with each.
 
 What they cost, ms of a step (`drawn_traces.py` computes it): sequential 688 of 812 (copies 577, their hooks the rest),
-unworkered 375 of 478 (2.6 of it memory that is not pinned), cpu_adam 596 of 1,217 (update 520, norms 58, weights that
-come back 33), blocking 12.2 of 61.7, hoarded 21.7 of 40.7 and more with each batch, softcapped 154 of 613, recomputing
+unworkered 375 of 478 (2.6 of it memory that is not pinned), cpu_adam 599 of 1,219 (update 520, norms 58, weights that
+come back 33), blocking 12.2 of 61.7, hoarded 21.7 of 40.7 and more with each batch, softcapped 156 of 615, recomputing
 21.6 of 101, adafactored 67.5 of 170 (46 of it idle), moe_loop 118 of 155 (waits alone 13), yolo 2.4 of 36.3 (what the
 bar reads 0.1 of it), unhidden 101 of 544. Those without a fault take: titan 1,075, replayed_vit 194, rccl 390, vectors
 207, lightning 89.2.

@@ -129,9 +129,13 @@ def _scores(rt: Framed, tape: Tape, batch: int) -> None:
 
         tape.append(backward)
 
-    for heads in (HEADS // 2,) * 2:
-        rt.op("aten::repeat_interleave", "aten::clone", "aten::copy_", run=((COPY, MI300X.moves(6 * prod(x))),), gap=14,
-              dims=([batch, heads, LENGTH, 256],), kind=BF16)  # fmt: skip
+    moved = MI300X.moves(6 * prod(x))
+    for _ in range(2):  # `repeat_kv`
+        held = [batch, HEADS // 2, LENGTH, 256]
+        kept = rt.op("aten::reshape", "aten::clone", "aten::copy_", run=((COPY, moved),), gap=14, dims=(held,),
+                     kind=BF16, graph=True)  # fmt: skip
+        tape.append(lambda kept=kept, held=held: rt.grad("ExpandBackward0", kept, "aten::sum", run=((REDUCE, moved),),
+                                                         dims=(held,), kind=BF16))  # fmt: skip
     multiplied("BmmBackward0", (x, [x[0], 256, LENGTH]))
     for name in ("mul", *(cap for cap, _ in CAP)):
         elementwise(rt, tape, MI300X, name, size, 1, ((f"{name}_backward" if name == "tanh" else name, 3),))
