@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from benchmarks.gpu.drawn_jobs import kineto, twelfth_set
 from benchmarks.gpu.drawn_jobs.layers import REDUCE
-from benchmarks.gpu.drawn_jobs.twelfth_set_rows import Framed
+from benchmarks.gpu.drawn_jobs.twelfth_set.rows import Framed
 from drawn_loops import found, report
 
 

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 from benchmarks.gpu.drawn_jobs.eighth_set import JOBS, Recording, run
-from benchmarks.gpu.drawn_jobs.eighth_set_ranks import accumulated
+from benchmarks.gpu.drawn_jobs.eighth_set.ranks import accumulated
 from benchmarks.gpu.drawn_jobs.recorded import Recorded
 from benchmarks.gpu.drawn_jobs.seventh_set import adamw
 from drawn_loops import found, report

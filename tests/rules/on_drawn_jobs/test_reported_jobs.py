@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from benchmarks.gpu.drawn_jobs import fourteenth_set, thirteenth_set
-from benchmarks.gpu.drawn_jobs.twelfth_set_rows import Framed
+from benchmarks.gpu.drawn_jobs.twelfth_set.rows import Framed
 from drawn_loops import found, report
 
 
