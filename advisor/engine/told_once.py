@@ -22,7 +22,8 @@ def idle_once(
     Either of two changes may save the same idle time: a wait that goes lets the host do its work ahead, or that
     work goes. It counts with the change that is certain, or saves most; fusions come last, that of most launches after
     all others, and rules that nothing has confirmed behind those. What has nothing left keeps its diagnosis without a
-    number. Where nothing is replayed, as of one step, all of them together save no more of a part than it holds.
+    number; idle time that another finding has told makes no second one severe. Where nothing is replayed, as of one
+    step, all of them together save no more of a part than it holds.
 
     parts_us: the parts of the breakdown, on the scale of the savings.
     """
@@ -106,6 +107,7 @@ def _fused(finding: Finding) -> int:
 def _less(finding: Finding, left: Saving, rival: str, step_us: float) -> Finding:
     if left.high_us < NOTHING_SHARE * step_us:
         why = f"no number: `{rival}` saves the same idle time; either change does"
-        return replace(finding, saving=None, facts={**finding.facts, "saving": why})
+        return replace(finding, saving=None, measured_us=0.0, severity="low", facts={**finding.facts, "saving": why})
     how = f"{left.how}; without what `{rival}` saves of the same idle time"
-    return replace(finding, saving=replace(left, how=how))
+    measured_us = None if finding.measured_us is None else min(finding.measured_us, left.high_us)
+    return replace(finding, saving=replace(left, how=how), measured_us=measured_us)

@@ -21,22 +21,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from advisor.api import (
     FORWARD,
     GEMM,
     Breakdown,
-    Category,
     Drawing,
     Ev,
     Example,
     Finding,
     Fix,
-    Links,
+    Launches,
     RankRecord,
-    Steps,
-    Trace,
+    Scale,
     draw,
     duration,
 )
@@ -44,45 +40,32 @@ from advisor.api import (
 from ..shared._places import set_at
 from ..shared._words import percent
 
-# Fewer kernels say too little: a short kernel may end before its launch returns.
-_KERNELS = 20
-
 
 def check(
-    trace: Trace,
-    steps: Steps,
+    launches: Launches,
     breakdown: Breakdown,
-    links: Links,
+    scale: Scale,
     record: RankRecord | None,
     *,
     min_blocking: float = 0.9,  # the variable affects every launch; without it, hardly any launch outlasts its kernel
 ) -> Iterator[Finding]:
-    events = trace.events
-    kernels = np.flatnonzero(events.of(Category.KERNEL) & (links.launch >= 0) & links.inside)
-    if len(kernels) < _KERNELS:
+    share = launches.blocking_share
+    if share is None or share < min_blocking:
         return
-    calls = links.launch[kernels]
-    # A launch that starts many kernels, as that of a CUDA graph does, outlasts the first of them anyway.
-    single = np.bincount(calls, minlength=len(events))[calls] == 1
-    kernels, calls = kernels[single], calls[single]
-    outlasts = events.end_ns[calls] >= events.end_ns[kernels]
-    longer = events.dur_ns[calls] >= events.dur_ns[kernels]
-    share = float((outlasts & longer).mean()) if len(kernels) else 0.0
-    if len(kernels) < _KERNELS or share < min_blocking:
-        return
-    in_calls_us = steps.per_step_us(float(events.dur_ns[calls].sum()))
+    idle_us = breakdown.us("idle_launch")
     yield Finding(
         message=(
             f"{percent(share)} of the kernel launches return only after their kernel has finished, as with "
-            f"CUDA_LAUNCH_BLOCKING=1: the host spends {duration(in_calls_us)} of each profiled step in launches, and "
-            f"nothing overlaps."
+            f"CUDA_LAUNCH_BLOCKING=1: the host spends {duration(launches.blocked_us)} of each profiled step in "
+            f"launches, and nothing overlaps."
         ),
-        # What the host could do meanwhile, and what would then overlap, only a run without the variable tells.
-        saving=None,
+        saving=scale.saving(0.0, idle_us, "high: the host is always ahead; low: it waits elsewhere instead")
+        if idle_us
+        else None,
         where=set_at(record.settings if record else None, "CUDA_LAUNCH_BLOCKING"),
-        facts={"blocking_share": share, "launch_us": in_calls_us},
+        facts={"blocking_share": share, "launch_us": launches.blocked_us},
         fix=Fix("Unset `CUDA_LAUNCH_BLOCKING`", "exact", "CUDA_LAUNCH_BLOCKING=1 python train.py", "python train.py"),
-        claims=("idle_launch",) if breakdown.us("idle_launch") else (),
+        claims=("idle_launch",) if idle_us else (),
         at_most="medium",
     )
 
@@ -113,7 +96,7 @@ EXAMPLES = [
     Example(
         "each launch returns after its kernel",
         _launches(104.5, 3.0),
-        saves_us="unknown",
+        saves_us=(0, 2_200),
         says=("CUDA_LAUNCH_BLOCKING",),
     ),
     Example("short kernels, and launches that return at once", _launches(5.0, 3.0), saves_us=None, near_miss=True),

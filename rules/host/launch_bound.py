@@ -76,10 +76,11 @@ def check(
     record: RankRecord | None,
     *,
     min_share: float = 0.05,  # the fix is a compiler: less than 5 % of the step is not worth its side effects
+    max_blocking: float = 0.9,  # of launches that wait for their kernel: then `blocking-launches` has these gaps
 ) -> Iterator[Finding]:
     trace, steps, breakdown, scale = price.ops.trace, price.ops.steps, price.breakdown, price.scale
     idle_us, share = breakdown.us("idle_launch"), breakdown.share("idle_launch")
-    if share < min_share:
+    if share < min_share or (launches.blocking_share or 0.0) >= max_blocking:
         return
     # A compiled region that ran has its row, whoever recorded the trace.
     ran = bool(trace.events.named("CompiledFunction", "Torch-Compiled Region").any())
@@ -176,6 +177,16 @@ def _names(loop: OpLoop) -> str:
 
 
 def _no_loop(loop: OpLoop) -> Fix:
+    # torch.nn.functional.grouped_mm; `experts_implementation` is an argument of Transformers' models since version 5.
+    if loop.routed:
+        return Fix(
+            f"Compute the {count(loop.iterations)} experts by one grouped product of sorted tokens",
+            "numerics",
+            "for expert in range(experts):\n    rows = torch.where(chosen == expert)\n    ...",
+            'model.set_experts_implementation("grouped_mm")  # Transformers\n'
+            "# or, by hand: sort the tokens by expert, then\n"
+            "y = torch.nn.functional.grouped_mm(x_sorted, weights, offs=ends_of_experts)",
+        )
     return Fix(
         f"Compute the {count(loop.iterations)} iterations by ops on whole tensors, or by one kernel",
         "numerics",

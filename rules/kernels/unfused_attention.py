@@ -74,14 +74,18 @@ def check(
     saving = fused(cost, price, claims, found)
     if saving.high_us < min_share * price.scale.step_us:
         return
-    drops = _drops_out(recorded.trace, recorded.nesting, found)
+    capped = _has(recorded.trace, recorded.nesting, found, ("aten::tanh",))
+    if capped and not price.on_device:
+        return  # FlexAttention, which alone caps scores, has no backward pass for CPUs
+    # A dropout of probability 0 is recorded as well: it draws nothing.
+    drops = _has(recorded.trace, recorded.nesting, found, ("aten::native_dropout", "aten::bernoulli_"))
     # Fused kernels for GPUs drop weights out as well; the one for CPUs does not.
     dropping = drops and not price.on_device
     scale_and_dropout = f"scale=scale{', dropout_p=p if self.training else 0.0' if drops and not dropping else ''}"
     number = len(found) / price.ops.steps.count
     where = lines.where_op(int(found[0][len(found[0]) // 2])) if lines else None
     fix = _by_hand(scale_and_dropout, dropping=dropping)
-    own = in_transformers(settings, fix, no_dropout=dropping)
+    own = _CAPPED if capped else in_transformers(settings, fix, no_dropout=dropping)
     made = (*set_at(settings, "attn_implementation"), *set_at(settings, "model")) if own is not fix else ()
     yield Finding(
         message=(
@@ -115,16 +119,24 @@ def _by_hand(scale_and_dropout: str, *, dropping: bool) -> Fix:
     )
 
 
-def _drops_out(trace: Trace, nesting: Nesting, found: Sequence[Ints]) -> bool:
-    """Whether weights are dropped out between softmax and product, which the fused kernel for CPUs does not do.
+# scaled_dot_product_attention caps no scores; see torch.nn.attention.flex_attention, and `softcap` of flash-attn.
+_CAPPED = Fix(
+    "Use FlexAttention with the cap as `score_mod`, or FlashAttention with `softcap`",
+    "numerics",
+    "scores = cap * torch.tanh(q @ k.transpose(-2, -1) * scale / cap)\ny = (scores + mask).softmax(-1) @ v",
+    "def capped(score, batch, head, q_at, k_at):\n    return cap * torch.tanh(score / cap)\n\n"
+    "flex_attention = torch.compile(torch.nn.attention.flex_attention.flex_attention)\n"
+    "y = flex_attention(q, k, v, score_mod=capped, block_mask=mask, scale=scale)",
+)
 
-    A dropout of probability 0 is recorded as well: it draws nothing.
-    """
+
+def _has(trace: Trace, nesting: Nesting, found: Sequence[Ints], names: Sequence[str]) -> bool:
+    """Whether one of these ops runs between softmax and either product, by itself or in another op."""
     events = trace.events
     between = np.zeros(len(events), np.bool_)
     between[np.concatenate([rows[1:-1] for rows in found])] = True
-    dropping = events.exactly("aten::native_dropout", "aten::bernoulli_")
-    return bool((nesting.ancestor(between)[dropping] >= 0).any())
+    asked = events.exactly(*names)
+    return bool((between & asked).any() or (nesting.ancestor(between)[asked] >= 0).any())
 
 
 _SCORES = Ev("aten::bmm")
@@ -187,6 +199,27 @@ EXAMPLES = [
         ),
         # Two kernels of 4 ms: low, the mask and 0.3 of the softmax.
         saves_us=(5100, 8100),
+    ),
+    Example(
+        "scores that a tanh limits, which scaled_dot_product_attention does not",
+        draw(
+            """
+            step   [1                                ][2                                ]
+            cpu    [Q ][T ][M ][S ][V ][F ]            [Q ][T ][M ][S ][V ][F ]
+            gpu 7   [K   ][E  ][E  ][E  ][K   ][K    ]  [K   ][E  ][E  ][E  ][K   ][K    ]
+            """,
+            us=1000,
+            Q=_SCORES,
+            T="aten::tanh",
+            M="aten::add",
+            S="aten::_softmax",
+            V=_SCORES,
+            F=FORWARD,
+            K=GEMM,
+            E=Ev("softmax_warp_forward", "kernel"),
+        ),
+        saves_us=(6000, 15500),
+        fixes=("FlexAttention", "softcap"),
     ),
     Example(
         "a gate's softmax between the products of two layers of experts",

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.step_ops import StepOps
-from advisor.trace.events import Category, Ints
-from advisor.trace.intervals import EMPTY, Intervals, intersect, starts_in, total, union
+from advisor.trace.events import Category, Events, Ints
+from advisor.trace.intervals import Intervals, intersect, starts_in, total, union
 
 # Ops of one iteration: more are a model rather than the body of a loop.
 _MOST_OPS = 64
@@ -28,6 +29,9 @@ _WEIGHTS = (
     "aten::group_norm",
     "aten::embedding",
 )
+# Layers do not ask which rows they take, and the experts of a mixture do; published ones have eight and more.
+_ROUTES, _EXPERTS = ("aten::where", "aten::nonzero"), 8
+_NODE = "autograd::engine::evaluate_function"
 # Names of an optimizer's loop over parameters: rules of their own look at it.
 _OPTIMIZER = ("Optimizer.step#", "Optimizer.zero_grad#")
 
@@ -37,16 +41,18 @@ class OpLoop(Struct, frozen=True):
 
     ops         names of the ops of one iteration, in order
     iterations  how often it runs in a step in which it runs at all, at most
+    routed      each iteration has weights, and asks which rows it takes: experts of a mixture, one after the other
     """
 
     ops: tuple[str, ...]
     iterations: int
+    routed: bool = False
 
 
 class RepeatedOps(Struct, frozen=True, eq=False):
-    """Loops of the steps, longest first; the time of the loop's thread in them, ns on the trace's clock; their ops.
+    """Loops of the steps, longest first; the time in them and in their backward passes, ns on the trace's clock.
 
-    Only what does the same in each iteration is seen, and nothing of a backward pass, which has a thread of its own.
+    rows: their ops, and the nodes of their backward passes. Only what does the same in each iteration is seen.
     """
 
     loops: tuple[OpLoop, ...]
@@ -67,34 +73,68 @@ class RepeatedOps(Struct, frozen=True, eq=False):
         rows = rows[~starts_in(events.start_ns[rows], union(events.start_ns[marked], events.end_ns[marked]))]
         names, step = events.name[rows].astype(np.int64), ops.steps.step_of(events.start_ns[rows])
         weights = np.array([name.startswith(_WEIGHTS) for name in events.names], bool)
-        found: dict[tuple[str, ...], tuple[int, int]] = {}  # ops of an iteration: iterations, time
+        kinds = _Kinds(weights, np.array([name in _ROUTES for name in events.names], bool))
+        found: dict[tuple[str, ...], tuple[int, int, bool]] = {}  # ops of an iteration: iterations, time, routed
         spans, within = [], np.zeros(len(rows), bool)
-        for first, last, length in _sequences(names, step):
+        for first, last, length in _sequences(names, step, kinds):
             body = names[first : first + length]
-            iterations = (last - first) // length
-            if iterations < (_LAYERS if weights[body].any() else _ITERATIONS):
-                continue
             start, end = int(events.start_ns[rows[first]]), int(events.end_ns[rows[last - 1]])
             spans.append((start, end))
             within[first:last] = True
             key = tuple(events.names[name].removeprefix("aten::") for name in body.tolist())
-            most, took = found.get(key, (0, 0))
-            found[key] = max(most, iterations), took + end - start
+            most, took, _ = found.get(key, (0, 0, False))
+            found[key] = max(most, (last - first) // length), took + end - start, kinds.routed(body)
         longest = sorted(found.items(), key=lambda one: -one[1][1])
-        times = np.array(spans, np.int64) if spans else EMPTY
+        times = np.array(spans, np.int64).reshape(-1, 2)
+        nodes, later = _backward(events, times)
+        times = np.concatenate((times, later))
         return cls(
-            tuple(OpLoop(key, most) for key, (most, _) in longest), union(times[:, 0], times[:, 1]), rows[within]
+            tuple(OpLoop(key, most, routed) for key, (most, _, routed) in longest),
+            union(times[:, 0], times[:, 1]),
+            np.sort(np.concatenate((rows[within], nodes))),
         )
 
 
-def _sequences(names: Ints, step: Ints) -> Iterator[tuple[int, int, int]]:
+class _Kinds(Struct, frozen=True, eq=False):
+    """Which names are of ops with weights, and of those that ask which rows there are."""
+
+    weights: npt.NDArray[np.bool_]
+    routes: npt.NDArray[np.bool_]
+
+    def routed(self, body: Ints) -> bool:
+        return bool(self.weights[body].any() and self.routes[body].any())
+
+    def least(self, body: Ints) -> int:
+        """From how many iterations on this is a loop and no layers."""
+        return _EXPERTS if self.routed(body) else _LAYERS if self.weights[body].any() else _ITERATIONS
+
+
+def _backward(events: Events, spans: npt.NDArray[np.int64]) -> tuple[Ints, npt.NDArray[np.int64]]:
+    """Nodes of the backward pass of what ran in these spans, and the times in which one follows on the other."""
+    nodes = np.flatnonzero(events.named(_NODE))
+    nodes = nodes[np.argsort(events.start_ns[nodes], kind="stable")]
+    ops = np.flatnonzero(events.of(Category.CPU_OP) & (events.sequence >= 0) & ~events.named(_NODE))
+    ops = ops[starts_in(events.start_ns[ops], union(spans[:, 0], spans[:, 1]))] if len(spans) else ops[:0]
+    known = events.sequence[nodes] >= 0
+    mine = known & np.isin(events.sequence[nodes], events.sequence[ops])
+    # Nodes without a number, which add up the gradients of weights, belong to those around them.
+    numbered = np.maximum.accumulate(np.where(known, np.arange(len(nodes)), -1))
+    mine |= ~known & (numbered >= 0) & mine[numbered]
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], mine, [False])).astype(np.int8))).reshape(-1, 2)
+    times = np.stack((events.start_ns[nodes[edges[:, 0]]], events.end_ns[nodes[edges[:, 1] - 1]]), axis=1)
+    return nodes[mine], times.astype(np.int64).reshape(-1, 2)
+
+
+def _sequences(names: Ints, step: Ints, kinds: _Kinds) -> Iterator[tuple[int, int, int]]:
     """First op, the op behind the last one, and ops per iteration of all that repeats, the shortest bodies first."""
     taken = np.zeros(len(names), bool)
-    for length in range(1, min(_MOST_OPS, len(names) // _ITERATIONS) + 1):
+    for length in range(1, min(_MOST_OPS, len(names) // _EXPERTS) + 1):
         alike = (names[length:] == names[:-length]) & (step[length:] == step[:-length]) & ~taken[length:]
         edges = np.flatnonzero(np.diff(np.concatenate(([False], alike, [False])).astype(np.int8)))
         for first, last in edges.reshape(-1, 2).tolist():
             # `alike` begins where the second iteration does.
-            if last - first >= (_ITERATIONS - 1) * length:
+            if last - first < (_EXPERTS - 1) * length:
+                continue
+            if last - first >= (kinds.least(names[first : first + length]) - 1) * length:
                 taken[first : last + length] = True
                 yield first, last + length, length
