@@ -109,9 +109,9 @@ class DiffusionModel(L.LightningModule):
 
 def main():
     L.seed_everything(4, workers=True)
-    datamodule = AudioDatamodule(Foghorns(384), batch_size=16, num_workers=1)
+    datamodule = AudioDatamodule(Foghorns(192), batch_size=16, num_workers=1)
     trainer = L.Trainer(
-        max_epochs=14,
+        max_epochs=28,
         accelerator="cpu",
         logger=False,
         enable_checkpointing=False,
