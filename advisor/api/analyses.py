@@ -60,6 +60,7 @@ from advisor.analyses.step.copies import Copies, CopySite
 from advisor.analyses.step.counters import Counters
 from advisor.analyses.step.deprofiled import Deprofiled, Stretch, together
 from advisor.analyses.step.gpu_idle import Gap, GpuIdle, IdleGroup
+from advisor.analyses.step.growing_work import GrowingWork
 from advisor.analyses.step.host_gaps import HostGaps
 from advisor.analyses.step.input_wait import InputWaits
 from advisor.analyses.step.launches import Launches
@@ -136,6 +137,7 @@ __all__ = [
     "GpuBusy",
     "GpuIdle",
     "GrowingOps",
+    "GrowingWork",
     "HostCommunication",
     "HostGaps",
     "IdleGroup",

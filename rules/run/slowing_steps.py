@@ -2,7 +2,8 @@
 
 ## What it looks at
 Ops of the profiled steps whose inputs grow by the same amount with every step, while no matrix multiplication grows:
-they process everything that was kept since the start, or since the epoch began. Ops that run more often in every step
+they process everything that was kept since the start, or since the epoch began. On a device also without shapes: ops
+whose kernels take longer with every step, by about the same time. Ops that run more often in every step
 than in the one before, by the same number. The times of the steps that were timed without the profiler, in eight parts
 of the run, measure what the growth costs where they rise from part to part.
 
@@ -26,11 +27,15 @@ from collections.abc import Iterator
 
 from advisor.api import (
     BACKWARD,
+    ELEMENTWISE,
+    GEMM,
+    Drawing,
     Ev,
     Example,
     Finding,
     Fix,
     GrowingOps,
+    GrowingWork,
     LineCosts,
     Lines,
     Price,
@@ -61,6 +66,7 @@ _ON_DEVICE, _ON_HOST = ("compute",), ("forward", "other_ops")
 
 def check(
     growing: GrowingOps | None,
+    work: GrowingWork,
     price: Price,
     lines: Lines,
     costs: LineCosts | None,
@@ -82,6 +88,30 @@ def check(
             saving = _of_growth(min(spent_us, bound_us), record, price)
             yield _grown(growing, where, min(spent_us, bound_us), saving, claims, steps, scale)
             return
+    if work.name and work.each_us[-1] - work.each_us[0] >= min_share * steps.step_us:
+        yield _longer(work, price, lines)
+
+
+def _longer(work: GrowingWork, price: Price, lines: Lines) -> Finding:
+    """Ops without shapes, by the time of their kernels."""
+    first_us, last_us = work.each_us[0], work.each_us[-1]
+    spent_us, ours = price.spent_us(work.rows), price.ops.longer
+    more_us = ours * (sum(work.each_us) / len(work.each_us) - first_us)
+    where = lines.where_op(int(work.rows[-1]))
+    return Finding(
+        message=(
+            f"`{work.name}`{place(where)} takes longer with every step: {duration(last_us)} of the device's time in "
+            f"the last profiled step, {duration((last_us - first_us) / (len(work.each_us) - 1))} more each time, as "
+            "if it processed all that was kept so far."
+        ),
+        saving=price.scale.saving(
+            more_us, spent_us, "low: the kernels as short as in the first profiled step; high: without them"
+        ),
+        where=(where,) if where else (),
+        facts={"ops": [work.name], "us": spent_us, "first_us": first_us, "last_us": last_us},
+        fix=_RUNNING,
+        claims=_ON_DEVICE,
+    )
 
 
 def _lines_of(growing: GrowingOps, lines: Lines, trace: Trace) -> tuple[Source, ...]:
@@ -192,6 +222,22 @@ def _sorted(length: int) -> Ev:
     return Ev("aten::linear", dims=[[length, 256], [64, 256], [64]], dtypes=["float"] * 3)
 
 
+def _on_device(kernel: Ev, op: str) -> Drawing:
+    """Five steps, in each of which this op's kernel takes 200 µs more than in the one before."""
+    return draw(
+        """
+        step   [1                  ][2                  ][3                  ][4                  ][5                  ]
+        cpu    [F][C]               [F][C]               [F][C]               [F][C]               [F][C]
+        gpu 7   [G   ][K]            [G   ][K  ]          [G   ][K    ]        [G   ][K      ]      [G   ][K        ]
+        """,
+        us=100,
+        F="aten::layer_norm",
+        C=op,
+        G=ELEMENTWISE,
+        K=kernel,
+    )
+
+
 EXAMPLES = [
     Example(
         "a statistic over all outputs so far",
@@ -252,6 +298,18 @@ EXAMPLES = [
             T=_sorted(40),
         ),
         saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "lists of tensors, which have no shapes, put together on a device",
+        _on_device(ELEMENTWISE, "aten::cat"),
+        saves_us=(390, 710),
+        says=("`aten::cat`", "200 µs more each time"),
+    ),
+    Example(
+        "products that take longer with every step: longer sequences",
+        _on_device(GEMM, "aten::mm"),
+        None,
         near_miss=True,
     ),
     Example(

@@ -57,6 +57,7 @@ from ..shared._small_copies import told_as_small
 from ..shared._words import count, each_step, loader_call
 from ._doubles import IN_DOUBLE, told_in_double
 from ._round_trips import OFFLOADED, round_trip
+from ._sent_weights import KEEP_WEIGHTS, come_by_layer, drawn
 
 # Which of two arguments is missing is not known: below 3 % of the step trying both is not worth it.
 _UNSTATED = 0.03
@@ -90,9 +91,12 @@ def check(
     small = told_as_small(price.ops, lines, ops)
     if 2 * price.ops.us(data[small]) > price.ops.us(data):
         return
+    weights = come_by_layer(price, data)
     how = "low: the copy stays exposed and as slow as now; high: it overlaps with other work"
+    if weights:
+        how = "low: the weights do not fit on the GPU; high: none of them is copied"
     if sites:
-        beside = [edits.unsync(ops), edits.move(data)]
+        beside = [edits.remove(np.concatenate((ops, data)))] if weights else [edits.unsync(ops), edits.move(data)]
         saving = price.saving([], beside, ("exposed_copy",), how, model_us=(0.0, exposed_us), bound_us=exposed_us)
     else:
         saving = scale.saving(0.0, exposed_us, how)
@@ -101,12 +105,13 @@ def check(
     facts = loader.loader if loader else None
     rate = copies.h2d_pageable_bytes / copies.pageable_us * 1e6
     calls = copies.pageable_calls or 0.0
-    fix = round_trip(price) or _fix(facts, _without_workers(price, facts))
+    fix = round_trip(price) or (KEEP_WEIGHTS if weights else _fix(facts, _without_workers(price, facts)))
     found = Finding(
         message=(
             f"{data_size(copies.h2d_pageable_bytes)} a step are copied to the GPU from pageable memory, in "
             f"{count(calls)} {'copy' if calls == 1 else 'copies'} at {data_size(rate)}/s; for "
-            f"{each_step(price, exposed_us)} the GPU does nothing else."
+            f"{each_step(price, exposed_us)} the GPU does nothing else"
+            f"{': weights come layer by layer, as they are used' if weights else ''}."
         ),
         saving=saving,
         where=(*(made_at(facts) if "DataLoader(" in fix.after else ()), *(one.where for one in sites if one.where))[:3],
@@ -253,6 +258,13 @@ EXAMPLES = [
         ),
         saves_us=(0, 6000),
         says=("a copy to the GPU", "the trace does not say"),
+    ),
+    Example(
+        "weights that come layer by layer",
+        drawn(16),
+        saves_us=(0, 66_000),
+        says=("weights come layer by layer",),
+        fixes=("Keep the weights on the GPU",),
     ),
     Example(
         "activations that come back in the backward pass: no loader could pin them",

@@ -52,6 +52,7 @@ from advisor.api import (
 from ..shared._places import place
 from ..shared._small_copies import SEVERAL, SMALL_BYTES, small_copies
 from ..shared._words import count, percent
+from ._sent_weights import come_by_layer
 
 
 def check(
@@ -62,6 +63,9 @@ def check(
     min_share: float = 0.02,  # a change of the collate function; below 2 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
     trace, steps, links, scale = price.ops.trace, price.ops.steps, price.ops.links, price.scale
+    sent = np.flatnonzero(trace.events.of(Category.MEMCPY) & links.inside & trace.events.named("HtoD (Pageable"))
+    if come_by_layer(price, sent):
+        return  # biases and norms among them: weights, which pageable-copies tells
     for where, outer in small_copies(price.ops, lines).items():
         if len(outer) < min_copies * steps.count:
             continue

@@ -18,8 +18,8 @@ from advisor.trace.numbers import distinct, distinct_pairs
 Ints = npt.NDArray[np.int64]
 
 # Fewer steps rise by chance; with equal amounts each time five do not.
-_LEAST_STEPS = 5
-_PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear", "aten::conv", "aten::matmul")
+LEAST_STEPS = 5
+PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::linear", "aten::conv", "aten::matmul")
 
 
 class GrowingOps(Struct, frozen=True, eq=False):
@@ -41,7 +41,7 @@ class GrowingOps(Struct, frozen=True, eq=False):
     def compute(cls, trace: Trace, steps: Steps) -> GrowingOps:
         """The ops; none if a matrix product grows, too: then the batch grows. Missing without shapes or steps."""
         events = trace.events
-        if steps.count < _LEAST_STEPS or len(steps.spans) != steps.count:
+        if steps.count < LEAST_STEPS or len(steps.spans) != steps.count:
             raise Missing("the trace has fewer than five complete steps, too few to see what grows from step to step")
         step = steps.step_of(events.start_ns)
         rows = np.flatnonzero(events.of(Category.CPU_OP) & (events.dims >= 0) & (step >= 0))
@@ -59,7 +59,7 @@ class GrowingOps(Struct, frozen=True, eq=False):
         more = np.diff(largest, axis=1)
         grows = (more > 0).all(axis=1) & (more == more[:, :1]).all(axis=1)
         texts = [events.text(int(rows[np.argmax(name == number)])) for number in np.flatnonzero(grows)]
-        if any(text.startswith(_PRODUCTS) for text in texts):
+        if any(text.startswith(PRODUCTS) for text in texts):
             return cls((), np.zeros(0, np.int64), 0, 0)
         if not texts:
             return cls._by_calls(events, np.flatnonzero(events.of(Category.CPU_OP) & (step >= 0)), step, steps.count)
@@ -73,7 +73,7 @@ class GrowingOps(Struct, frozen=True, eq=False):
         np.add.at(calls, (events.name[rows], step[rows]), 1)
         more = np.diff(calls, axis=1)
         grows = (more > 0).all(axis=1) & (more == more[:, :1]).all(axis=1)
-        if any(events.names[name].startswith(_PRODUCTS) for name in np.flatnonzero(grows)):
+        if any(events.names[name].startswith(PRODUCTS) for name in np.flatnonzero(grows)):
             grows[:] = False
         mine = rows[grows[events.name[rows]]].astype(np.int64)
         names = _by_time(events, mine)
