@@ -7,7 +7,8 @@ a fetch, reading samples, collating them and drawing their indices are measured 
 a long wait, the mean of all steps counts, not the median one. Without a device, batches that are ready in time are no
 proof either: if all cores are in use, it is recorded for how long the loop's thread has none, and which part of all CPU
 time the workers take. Of the first pictures that Pillow decodes in the loop's process or in a forked worker, it is
-recorded how large they are decoded, how many times smaller they are made afterwards, and what both take.
+recorded how large they are decoded, how many times smaller they are made afterwards, and what both take. Ops of samples
+on tensors that are made four times smaller, or more, before the batch gets them count apart.
 
 ## Why it costs time
 Nothing is computed until the batch arrives. With `num_workers=0` the training process loads each batch itself, and
@@ -22,14 +23,14 @@ augmentation to worker processes, which load batches while the step computes: `n
 `persistent_workers=True` so that they are kept between epochs. The number needed is (time to load a batch) / (time of
 the rest of the step), and at most the number of free cores. If no core is free, make samples cheaper: decode smaller
 images, move normalization and augmentation to the device, collate a batch with one op instead of element by element.
-JPEG files are decoded at 1/2, 1/4 or 1/8 of their size if `picture.draft("RGB", size)` is called before their pixels
-are read (a random crop needs a larger size than the one it ends in); of other formats, store smaller copies once. The
-finding names the lines that take most of the time; without a free core it gives their time, which is the most that they
-can save. A dataset that is a tensor in memory needs no workers; for large batches, index once per batch instead of once
-per sample. Tensor ops that are the same for each sample run once on the batch after it was loaded; random choices are
-then the same for the whole batch. Indices are drawn in the training process even with workers: a sampler should draw
-those of an epoch with one call. Keep the loader's iterator: `next(iter(loader))` shuffles all indices and starts all
-workers for a single batch.
+Crop or resize before you change colours, rotate or normalize. JPEG files are decoded at 1/2, 1/4 or 1/8 of their size
+if `picture.draft("RGB", size)` is called before their pixels are read (a random crop needs a larger size than the one
+it ends in); of other formats, store smaller copies once. The finding names the lines that take most of the time;
+without a free core it gives their time, which is the most that they can save. A dataset that is a tensor in memory
+needs no workers; for large batches, index once per batch instead of once per sample. Tensor ops that are the same for
+each sample run once on the batch after it was loaded; random choices are then the same for the whole batch. Indices
+are drawn in the training process even with workers: a sampler should draw those of an epoch with one call. Keep the
+loader's iterator: `next(iter(loader))` shuffles all indices and starts all workers for a single batch.
 
 ## When to leave it
 A dataset that is too large to be kept prepared, on a machine without a free core. A short wait at the start of each
@@ -61,9 +62,10 @@ from advisor.api import (
 
 from ..shared._slow_containers import SlowContainer, in_container, slow_container
 from ..shared._vectorized import named_vectorize
-from . import _from_numbers, _iterator_recreated, _large_pictures, _one_by_one, _sampler
+from . import _from_numbers, _full_size, _iterator_recreated, _large_pictures, _one_by_one, _sampler
 from ._cpu_loader import on_cpu
 from ._cpu_loader_examples import ON_CPU
+from ._full_size import AT_FULL_SIZE
 from ._loader import Seen
 from ._picture_examples import ON_PICTURES
 from ._sample_ops_examples import ON_SAMPLES
@@ -106,6 +108,11 @@ def check(
         yield large
         if not seen.on_device and _is_most(large, seen):
             return  # cores are what batches lack, and these pictures take them
+    full = None if seen.on_device else _full_size.advice(seen, least)
+    if full:
+        yield full
+        if _is_most(full, seen):
+            return
     found = _on_batches(seen, min_share, min_gain)
     if found:
         named = named_vectorize(in_container(found, _of_samples(seen), price), record)
@@ -275,4 +282,5 @@ EXAMPLES = [
     *ON_CPU,
     *ON_PICTURES,
     *ON_SAMPLES,
+    *AT_FULL_SIZE,
 ]

@@ -101,7 +101,7 @@ def batch(facts: Loader | None, waits: InputWaits, trace: Trace, nesting: Nestin
     if not size:
         return None
     inside, fetches = _inside(waits, trace, nesting), max(len(waits.rows), 1)
-    bytes_ = _bytes(trace, inside) / fetches
+    bytes_ = _bytes(trace, inside, size) / fetches
     random = int((trace.events.exactly(*_RANDOM) & inside).sum()) / fetches
     floor = [size * _SAMPLE_US[end] + _BATCH_US[end] + bytes_ / _BYTES_PER_US[end] for end in (0, 1)]
     tensors = int((trace.events.exactly(*_PUT_TOGETHER) & inside).sum()) / fetches
@@ -129,11 +129,16 @@ def _inside(waits: InputWaits, trace: Trace, nesting: Nesting) -> npt.NDArray[np
     return found
 
 
-def _bytes(trace: Trace, inside: npt.NDArray[np.bool_]) -> float:
-    """Bytes that the loader puts together in all fetches, taking numbers for 4 bytes; 0 where shapes are unknown."""
+def _bytes(trace: Trace, inside: npt.NDArray[np.bool_], size: int) -> float:
+    """Bytes that the loader puts together in all fetches, taking numbers for 4 bytes; 0 where shapes are unknown.
+
+    Samples may put together parts of their own: where lists of as many tensors as a batch has samples are, those count.
+    """
     events = trace.events
     rows = np.flatnonzero(inside & events.exactly("aten::cat") & (events.dims >= 0))
-    return 4.0 * sum(sum(element_counts(events.dims_table[events.dims[row]])) for row in rows.tolist())
+    lists = [element_counts(events.dims_table[events.dims[row]]) for row in rows.tolist()]
+    of_batch = [one for one in lists if len(one) == size]
+    return 4.0 * sum(map(sum, of_batch or lists))
 
 
 def _row_bytes(trace: Trace, inside: npt.NDArray[np.bool_]) -> float:
