@@ -62,6 +62,7 @@ from ..shared._compiled_regions import compiling, pieces_of
 from ..shared._host_updates import host_updates
 from ..shared._words import percent
 from ._nameless_idle import NAMELESS, in_one_step, rest, what_of
+from ._updates_beside_torch import UPDATES_BESIDE_TORCH, updates_beside_torch, updating
 from ._waits import IDLE, Waits
 
 CONFIRMED = "real trace: TimeSformer inference on an H100, 217 ms of preprocessing before the first kernel"
@@ -90,7 +91,12 @@ def check(
     others = _of_others(price, work)
     host_us = breakdown.us("idle_host") - breakdown.us_in("idle_host", others)
     busy_us = busy.share * steps.step_us
-    named_us = 0.0
+    updates = updates_beside_torch(price)
+    named_us = steps.per_step_us(total(updates))
+    if named_us >= min_share * step_us:
+        yield updating(price, updates)
+    else:
+        named_us = 0.0
     for group in idle.top("idle_host", _PLACES):
         if (group.where or group.host not in NAMELESS) and group.us >= min_share * step_us:
             spans = idle.spans_of("idle_host", group)
@@ -241,6 +247,7 @@ _STEPS = """
     """
 
 EXAMPLES = [
+    UPDATES_BESIDE_TORCH,
     Example(
         "a function prepares the input before each launch",
         draw(_STEPS, us=1000, P=Ev("train.py(12): prepare"), F=FORWARD, B=BACKWARD, K=GEMM),

@@ -28,8 +28,8 @@ from typing import Any
 
 from advisor.api import Example, Finding, Fix, Missing, Price, RankRecord, Saving
 
-from ..shared._examples import STEPS_ON_CPU
-from ..shared._words import percent, plural
+from ...shared._examples import STEPS_ON_CPU
+from ...shared._words import percent, plural
 
 # Of the CPU time of all cores: from here on it was the process's own threads that had them.
 _OWN = 0.8

@@ -49,9 +49,9 @@ from advisor.api import (
     duration,
 )
 
-from ..shared._batches import respawned
-from ..shared._places import set_at, workers_at
-from ..shared._words import percent, plural
+from ...shared._batches import respawned
+from ...shared._places import set_at, workers_at
+from ...shared._words import percent, plural
 from ._shared_cores import SharedCores
 from ._thread_examples import OF_THREADS
 

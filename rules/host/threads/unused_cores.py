@@ -37,8 +37,8 @@ from advisor.api import (
     draw,
 )
 
-from ..shared._places import set_at
-from ..shared._words import each_step, plural
+from ...shared._places import set_at
+from ...shared._words import each_step, plural
 
 CONFIRMED = "measured pair on a CPU: two large layers with one thread against two"
 

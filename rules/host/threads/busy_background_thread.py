@@ -39,10 +39,10 @@ from advisor.api import (
     constant,
 )
 
-from ..shared._examples import STEPS_ON_CPU
-from ..shared._places import object_of, place, set_at
-from ..shared._side_effect_factors import THREAD_SIDE_EFFECTS
-from ..shared._words import percent, plural
+from ...shared._examples import STEPS_ON_CPU
+from ...shared._places import object_of, place, set_at
+from ...shared._side_effect_factors import THREAD_SIDE_EFFECTS
+from ...shared._words import percent, plural
 
 CONFIRMED = "measured pair on a CPU: a progress display that polls without a pause against one that sleeps"
 

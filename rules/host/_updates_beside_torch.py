@@ -1,0 +1,80 @@
+"""Updates of weights that code of a library computes on the host, beside PyTorch's ops: offloaded optimizers."""
+
+from __future__ import annotations
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    GEMM,
+    Category,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Intervals,
+    Price,
+    draw,
+    duration,
+    edits,
+    intersect,
+    total,
+)
+
+from ..shared._words import each_step
+
+_STEP = "Optimizer.step#"
+# An optimizer of PyTorch launches its next work within microseconds.
+_LONG_NS = 1_000_000
+
+
+def updates_beside_torch(price: Price) -> Intervals:
+    """Stretches of at least a millisecond in an optimizer's step in which the host works and the device is idle."""
+    events = price.ops.events
+    stepping = events.covered(events.of(Category.ANNOTATION) & events.named(_STEP))
+    spans = intersect(price.breakdown.intervals["idle_host"], stepping)
+    return spans[spans[:, 1] - spans[:, 0] >= _LONG_NS]
+
+
+def updating(price: Price, spans: Intervals) -> Finding:
+    """What these stretches cost."""
+    events = price.ops.events
+    name = next(text for text in events.names if text.startswith(_STEP)).removeprefix(_STEP).partition(".")[0]
+    us = price.ops.steps.per_step_us(total(spans))
+    gone = edits.remove_time(spans)
+    how = "low: its states do not fit on the GPU; high: the update takes no time of the host"
+    return Finding(
+        message=f"The GPU is idle for {each_step(price, us)} while `{name}` updates weights on the host.",
+        saving=price.saving([], [gone], ("idle_host",), how, model_us=(0.0, us), bound_us=us),
+        facts={"idle_us": us, "longest": duration(float((spans[:, 1] - spans[:, 0]).max()) / 1e3)},
+        fix=_ON_THE_GPU,
+        claims=("idle_host",),
+    )
+
+
+# deepspeed.ai/docs/config-json: offload_optimizer; its `ratio` leaves a part on the GPU.
+_ON_THE_GPU = Fix(
+    "Keep the optimizer's states on the GPU, or update after several accumulated batches",
+    "exact",
+    '"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}',
+    '"zero_optimization": {"stage": 2}  # if the states fit: 12 bytes for each parameter, divided by the ranks',
+)
+
+UPDATES_BESIDE_TORCH = Example(
+    "an offloaded optimizer, whose step no op shows",
+    draw(
+        """
+        step   [1                            ][2                            ]
+        cpu    [F ][B ][Z ]  [O           ]   [F ][B ][Z ]  [O           ]
+        gpu 7   [K ][K     ]                   [K ][K     ]
+        """,
+        us=1000,
+        F=FORWARD,
+        B=BACKWARD,
+        Z=Ev("aten::_local_scalar_dense"),
+        O=Ev("Optimizer.step#DeepSpeedCPUAdam.step", "user_annotation"),
+        K=GEMM,
+    ),
+    saves_us=(0, 15_000),
+    says=("`DeepSpeedCPUAdam` updates weights on the host",),
+    fixes=("Keep the optimizer's states on the GPU",),
+)
