@@ -30,6 +30,7 @@ from advisor.analyses.costs.module_calls import ModuleCalls
 from advisor.analyses.costs.price import Price, calm, less_by, refill_us
 from advisor.analyses.costs.replay import Replay, replayed_or
 from advisor.analyses.dataflow.growing_ops import GrowingOps
+from advisor.analyses.dataflow.growing_work import GrowingWork
 from advisor.analyses.dataflow.judged_steps import JudgedSteps
 from advisor.analyses.dataflow.metric_passes import MetricPasses
 from advisor.analyses.dataflow.observed.observed_steps import ObservedSteps
@@ -60,7 +61,6 @@ from advisor.analyses.step.copies import Copies, CopySite
 from advisor.analyses.step.counters import Counters
 from advisor.analyses.step.deprofiled import Deprofiled, Stretch, together
 from advisor.analyses.step.gpu_idle import Gap, GpuIdle, IdleGroup
-from advisor.analyses.step.growing_work import GrowingWork
 from advisor.analyses.step.host_gaps import HostGaps
 from advisor.analyses.step.input_wait import InputWaits
 from advisor.analyses.step.launches import Launches
