@@ -23,7 +23,7 @@ class Ev:
     times: int = 1
     fill: float = 1.0
     bytes: int | None = None
-    dims: list[list[int]] | None = None
+    dims: list[Any] | None = None  # of a list of tensors a list of theirs
     dtypes: list[str] | None = None
     args: dict[str, Any] = field(default_factory=dict)
     implied: bool = field(default=False, repr=False)  # `launches` was read off the name

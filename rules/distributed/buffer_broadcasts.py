@@ -213,7 +213,7 @@ _ON_DEVICE = """
     gpu 20        [N        ]                    [N        ]
     """
 _WRAPPED = Ev("DistributedDataParallel.forward", "user_annotation", launches="")
-_SENT = Ev("c10d::broadcast_", launches="", dims=[[[1 << 20]]])  # type: ignore[list-item]
+_SENT = Ev("c10d::broadcast_", launches="", dims=[[[1 << 20]]])
 _JOINED = Ev("aten::flatten_dense_tensors")
 _COPIED = Ev("aten::copy_", times=2)
 

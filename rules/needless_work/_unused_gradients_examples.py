@@ -22,7 +22,7 @@ _STEPS = """
     cpu    [A  ][B  ][Y ][T ][Z       ][S ][O ]    [C  ][D  ][W ][U ][X       ][V ][P ]
     cpu                                    [M]                                    [Q]
     """
-_UPDATE = Ev("aten::_fused_adamw_", dims=[[[3, 512]], [[3, 512]]])  # type: ignore[list-item]
+_UPDATE = Ev("aten::_fused_adamw_", dims=[[[3, 512]], [[3, 512]]])
 
 
 def _frozen(number: int) -> dict[str, object]:
@@ -75,7 +75,7 @@ def _in_turns(*, added: bool) -> Drawing:
         J=Ev("aten::add_", dims=[[3, 512]]),
         K=kept,
         M=_UPDATE,
-        N=Ev("aten::_fused_sgd_", dims=[[[512, 512]], [[512, 512]]]),  # type: ignore[list-item]
+        N=Ev("aten::_fused_sgd_", dims=[[[512, 512]], [[512, 512]]]),
     )
 
 
@@ -103,7 +103,7 @@ def _attack(*, added: bool = False, read: bool = False) -> Drawing:
         L=kept if added else fresh,
         J=Ev("aten::detach", dims=[[64, 512]]),
         R=Ev("aten::sign", dims=[[512, 512] if read else [64, 512]]),
-        M=Ev("aten::_fused_adamw_", dims=[[[512, 512]]]),  # type: ignore[list-item]
+        M=Ev("aten::_fused_adamw_", dims=[[[512, 512]]]),
     )
 
 
@@ -133,8 +133,8 @@ def _through(ops: str, inside: str) -> Drawing:
         G=Ev("aten::mm", dims=[[64, 512], [512, 512]]),
         H=Ev("aten::mm", dims=[[512, 64], [64, 512]]),
         K=Ev("aten::add_", dims=[[512, 512]]),
-        M=Ev("aten::_fused_sgd_", dims=[[[512, 512]]]),  # type: ignore[list-item]
-        N=Ev("aten::_fused_adamw_", dims=[[[3, 512]]]),  # type: ignore[list-item]
+        M=Ev("aten::_fused_sgd_", dims=[[[512, 512]]]),
+        N=Ev("aten::_fused_adamw_", dims=[[[3, 512]]]),
     )
 
 

@@ -173,13 +173,13 @@ def _loop(*, layer: str = "gru", whole: bool = True, appended: bool = True, caus
     for at in range(1, 6):
         now = at if whole else 1
         if layer == "gru":
-            rows[f"G{at}"] = Ev("aten::gru", dims=[[96, now, 32], [1, 96, 128], _WEIGHTS])  # type: ignore[list-item]
+            rows[f"G{at}"] = Ev("aten::gru", dims=[[96, now, 32], [1, 96, 128], _WEIGHTS])
         else:
             given = ["", "", "", "", "0.", str(causal), "", "False"]
             dims = [[8, 4, now, 16], *[[8, 4, at, 16]] * 2, *[[] for _ in range(5)]]
             rows[f"G{at}"] = Ev(f"aten::{layer}", dims=dims, args={"Concrete Inputs": given})
         other = [[[96, at], [96, 1]], []] if appended else [[[96, 1], [96, 1]], []]
-        rows[f"C{at}"] = Ev("aten::cat", dims=other)  # type: ignore[arg-type]
+        rows[f"C{at}"] = Ev("aten::cat", dims=other)
     rows.pop("C5")
     width = len(_CALLS) - 2
     return draw(f"step [{1:<{width}}][{2:<{width}}]\ncpu  {_CALLS}{_CALLS}", us=100, **rows)

@@ -116,7 +116,7 @@ def _facts(forward: int, *fetch: str, hits: int = 140, times: int = 30, **more: 
 
 
 _FETCH = ("fetch", "untrained")
-_ALONE = {
+_ALONE: dict[str, Any] = {
     "evaluation_loaders": [{"batch_size": 64, "num_workers": 0, "file": "train.py", "line": 60, "function": "main"}]
 }
 
