@@ -26,6 +26,7 @@ from advisor.analyses.communication.needless_search import NeedlessSearch
 from advisor.analyses.communication.parallelism import KindOfTalk, Parallelism
 from advisor.analyses.costs.batch_split import BatchSplit
 from advisor.analyses.costs.line_costs import LineCost, LineCosts, callers_above
+from advisor.analyses.costs.metric_modules import MetricModules
 from advisor.analyses.costs.module_calls import ModuleCalls
 from advisor.analyses.costs.price import Price, calm, less_by, refill_us
 from advisor.analyses.costs.replay import Replay, replayed_or
@@ -163,6 +164,7 @@ __all__ = [
     "Matmuls",
     "Meetings",
     "MemoryTrend",
+    "MetricModules",
     "MetricPasses",
     "Missing",
     "ModuleCalls",

@@ -273,4 +273,10 @@ def _module_row(path: str, module: Any, root: bool) -> dict[str, Any]:
         "parameters": sum(param.numel() for param in inside),
         "parameter_bytes": sum(param.numel() * param.element_size() for param in inside),
         **({"root": True} if root else {}),
+        **({"metric": True} if _is_metric(module) else {}),
     }
+
+
+def _is_metric(module: Any) -> bool:
+    """Whether it is a metric of torchmetrics, or a subclass of one: its call computes, its `update()` does not."""
+    return any(base.__module__ == "torchmetrics.metric" for base in type(module).__mro__)

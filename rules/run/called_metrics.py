@@ -1,0 +1,136 @@
+"""A metric computes the value of each batch, although an epoch's is logged.
+
+## What it looks at
+Metrics of torchmetrics that are modules of the model: the lines of the training step that call them, and what these
+lines take.
+
+## Why it costs time
+Calling a metric computes its value for the batch and keeps what the value of the epoch needs. `update()` only does the
+latter. For metrics that sort scores or compare all pairs (AUROC, average precision, SSIM) the value takes far longer.
+
+## How to fix it
+Call `metric.update(output, target)` in the step and `metric.compute()` once an epoch. With Lightning, pass the metric
+itself to `self.log`, which computes and resets it at the end of the epoch.
+
+## When to leave it
+Where the value of each batch is looked at. Log it every few dozen steps then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.api import (
+    BACKWARD,
+    FORWARD,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    LineCosts,
+    MetricModules,
+    Price,
+    draw,
+    duration,
+)
+
+from ..shared._places import place
+from ..shared._words import percent
+
+
+def check(
+    price: Price,
+    modules: MetricModules,
+    costs: LineCosts | None,
+    *,
+    min_share: float = 0.05,  # a number to look at less often: not worth it below 5 % of the step
+) -> Iterator[Finding]:
+    if price.on_device or costs is None:
+        return  # on a device, what the line waits for there is not the metric's
+    step_us, known = price.scale.step_us, {line.source: line for line in costs.lines}
+    for path, at in modules.calls:
+        line = known.get(at)
+        us = min(price.deprofiled.us(line.work)[1], step_us) if line else 0.0
+        if us < min_share * step_us:
+            continue
+        name = path.rpartition(".")[2]
+        yield Finding(
+            message=(
+                f"`{name}`{place(at)} is called in each step, which computes the metric of each batch: the line takes "
+                f"up to {duration(us)} ({percent(us / step_us)} of the step)."
+            ),
+            saving=price.of_us(0.0, us, "low: `update()` takes as long as the call; high: it takes no time"),
+            where=(at,),
+            facts={"line_us": us, "metric": path},
+            fix=Fix(
+                "Call `update()` in the step, and `compute()` once an epoch",
+                "exact",
+                f'self.log("{name}", self.{name}(output, target), on_step=False, on_epoch=True)',
+                f'self.{name}.update(output, target)\nself.log("{name}", self.{name}, on_step=False, on_epoch=True)',
+            ),
+            claims=("forward", "other_ops", "host"),
+            at_most="medium",  # the value of each batch may be wanted
+        )
+
+
+def _profiled(sorts: int) -> Drawing:
+    """Two steps: a layer, so many sorts in the metric, and the backward pass."""
+    return draw(
+        """
+        step   [1                        ][2                        ]
+        cpu    [F     ][S         ][B   ] [F     ][S         ][B   ]
+        """,
+        us=100,
+        F=FORWARD,
+        S=Ev("aten::sort", times=sorts, fill=0.9),
+        B=BACKWARD,
+    )
+
+
+def _recorded(sorts: int) -> Drawing:
+    """The step whose lines and modules were recorded: the layer in line 30, the metric in line 31."""
+
+    def line(number: int) -> Ev:
+        return Ev(f"advisor:line|train.py|{number}|train", "user_annotation")
+
+    return draw(
+        """
+        step   [1                        ]
+        cpu    [C     ][D         ][E   ]
+        cpu    [M     ][N         ][B   ]
+        cpu    [F    ] [S        ]
+        """,
+        us=100,
+        C=line(30),
+        D=line(31),
+        E=line(33),
+        M=Ev("advisor:module|net|Linear", "user_annotation"),
+        N=Ev("advisor:module|train_auc|MultilabelAUROC", "user_annotation"),
+        F=FORWARD,
+        S=Ev("aten::sort", times=sorts, fill=0.9),
+        B=BACKWARD,
+    )
+
+
+def _facts(metric: bool = True) -> dict[str, object]:
+    auc = {"path": "train_auc", "kind": "MultilabelAUROC", "parameters": 0}
+    modules = [{"path": "net", "kind": "Linear", "parameters": 10}, auc | ({"metric": True} if metric else {})]
+    return {"model": {"modules": modules}}
+
+
+EXAMPLES = [
+    Example(
+        "an AUROC that is called on each batch",
+        _profiled(20),
+        facts=_facts(),
+        lines=_recorded(20),
+        saves_us=(0, 1_200),
+        says=("`train_auc`", "train.py:31"),
+        fixes=("self.train_auc.update(output, target)",),
+    ),
+    Example(
+        "a module that is no metric", _profiled(20), None, _facts(metric=False), lines=_recorded(20), near_miss=True
+    ),
+    Example("no line was recorded", _profiled(20), None, _facts(), skipped="lines were not recorded"),
+]

@@ -1,0 +1,59 @@
+"""Metrics of torchmetrics in a real run, with a package of that name beside the script."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from capture_runs import capture
+
+pytest.importorskip("torch")
+
+METRIC = """import torch
+class Metric(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kept = []
+    def update(self, scores):
+        self.kept.append(scores)
+    def forward(self, scores):
+        self.update(scores)
+        return torch.cat(self.kept[-1:] * 400).sort().values.mean()
+"""
+SCRIPT = """import torch
+from torchmetrics.metric import Metric
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 8)
+        self.score = Metric()
+    def forward(self, x):
+        return self.layer(x)
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for number in range(60):
+    optimizer.zero_grad()
+    output = net(torch.randn(64, 64))
+    net.score.CALL(output.detach().flatten())
+    output.square().mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("called", "found"), [("forward", False), ("__call__", True), ("update", False)])
+def test_a_metric_that_is_called_is_told_at_its_line(tmp_path: Path, called: str, found: bool) -> None:
+    """`forward` by itself runs no hook, and `update()` computes no value."""
+    (tmp_path / "torchmetrics").mkdir()
+    (tmp_path / "torchmetrics" / "__init__.py").touch()
+    (tmp_path / "torchmetrics" / "metric.py").write_text(METRIC)
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.replace("CALL", called))
+    done = capture(tmp_path / "out", script)
+    assert done.status == 0, done.err
+    modules = {one["path"]: one.get("metric", False) for one in done.rank["model"]["modules"]}
+    assert modules == {"Net": False, "layer": False, "score": True}
+    report = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))
+    [told] = [one for one in report["outcomes"] if one["rule"] == "called-metrics"]
+    lines = [one["where"][0]["line"] for one in told["findings"]]
+    assert lines == ([15] if found else [])
