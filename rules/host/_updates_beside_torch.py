@@ -8,15 +8,17 @@ from advisor.api import (
     GEMM,
     Category,
     Ev,
+    Events,
     Example,
     Finding,
     Fix,
     Intervals,
     Price,
     draw,
-    duration,
     edits,
     intersect,
+    starts_in,
+    subtract,
     total,
 )
 
@@ -27,28 +29,42 @@ _STEP = "Optimizer.step#"
 _LONG_NS = 1_000_000
 
 
-def updates_beside_torch(price: Price) -> Intervals:
-    """Stretches of at least a millisecond in an optimizer's step in which the host works and the device is idle."""
+def updates_beside_torch(price: Price, others: Intervals) -> Intervals:
+    """Stretches of at least a millisecond in an optimizer's step in which the host works and the device is idle.
+
+    others: times that are told by other causes. None where an optimizer calls the model itself, as L-BFGS does.
+    """
     events = price.ops.events
     stepping = events.covered(events.of(Category.ANNOTATION) & events.named(_STEP))
-    spans = intersect(price.breakdown.intervals["idle_host"], stepping)
+    nodes = events.named("autograd::engine::evaluate_function")
+    if starts_in(events.start_ns[nodes], stepping).any():
+        return stepping[:0]
+    spans = subtract(intersect(price.breakdown.intervals["idle_host"], stepping), others)
     return spans[spans[:, 1] - spans[:, 0] >= _LONG_NS]
 
 
 def updating(price: Price, spans: Intervals) -> Finding:
     """What these stretches cost."""
-    events = price.ops.events
-    name = next(text for text in events.names if text.startswith(_STEP)).removeprefix(_STEP).partition(".")[0]
     us = price.ops.steps.per_step_us(total(spans))
     gone = edits.remove_time(spans)
     how = "low: its states do not fit on the GPU; high: the update takes no time of the host"
     return Finding(
-        message=f"The GPU is idle for {each_step(price, us)} while `{name}` updates weights on the host.",
+        message=(
+            f"The GPU is idle for {each_step(price, us)} while `{_name(price.ops.events, spans)}` updates weights on "
+            "the host."
+        ),
         saving=price.saving([], [gone], ("idle_host",), how, model_us=(0.0, us), bound_us=us),
-        facts={"idle_us": us, "longest": duration(float((spans[:, 1] - spans[:, 0]).max()) / 1e3)},
+        facts={"idle_us": us, "longest_us": float((spans[:, 1] - spans[:, 0]).max()) / 1e3},
         fix=_ON_THE_GPU,
         claims=("idle_host",),
     )
+
+
+def _name(events: Events, spans: Intervals) -> str:
+    """The optimizer whose steps hold most of these stretches."""
+    names = [text for text in events.names if text.startswith(_STEP)]
+    held = {text: total(intersect(spans, events.covered(events.exactly(text)))) for text in names}
+    return max(names, key=lambda text: held[text]).removeprefix(_STEP).partition(".")[0]
 
 
 # deepspeed.ai/docs/config-json: offload_optimizer; its `ratio` leaves a part on the GPU.

@@ -91,7 +91,7 @@ def check(
     others = _of_others(price, work)
     host_us = breakdown.us("idle_host") - breakdown.us_in("idle_host", others)
     busy_us = busy.share * steps.step_us
-    updates = updates_beside_torch(price)
+    updates = updates_beside_torch(price, others)
     named_us = steps.per_step_us(total(updates))
     if named_us >= min_share * step_us:
         yield updating(price, updates)
