@@ -9,7 +9,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.step_ops import StepOps
-from advisor.trace.events import Category, Events, Ints
+from advisor.trace.events import Category, Events, Ints, Mask
 from advisor.trace.intervals import Intervals, intersect, starts_in, total, union
 
 # Ops of one iteration: more are a model rather than the body of a loop.
@@ -29,8 +29,9 @@ _WEIGHTS = (
     "aten::group_norm",
     "aten::embedding",
 )
-# Layers do not ask which rows they take, and the experts of a mixture do; published ones have eight and more.
-_ROUTES, _EXPERTS = ("aten::where", "aten::nonzero"), 8
+# The experts of a mixture ask which rows they take (`nonzero`, also within `where` or an index), and add theirs to the
+# others'; layers do not do both. Published mixtures have eight experts and more.
+_ASKS, _ADDS, _EXPERTS = "aten::nonzero", ("aten::index_add", "aten::index_put", "aten::scatter_add"), 8
 _NODE = "autograd::engine::evaluate_function"
 # Names of an optimizer's loop over parameters: rules of their own look at it.
 _OPTIMIZER = ("Optimizer.step#", "Optimizer.zero_grad#")
@@ -72,8 +73,7 @@ class RepeatedOps(Struct, frozen=True, eq=False):
         marked = events.of(Category.ANNOTATION) & events.named(*_OPTIMIZER)
         rows = rows[~starts_in(events.start_ns[rows], union(events.start_ns[marked], events.end_ns[marked]))]
         names, step = events.name[rows].astype(np.int64), ops.steps.step_of(events.start_ns[rows])
-        weights = np.array([name.startswith(_WEIGHTS) for name in events.names], bool)
-        kinds = _Kinds(weights, np.array([name in _ROUTES for name in events.names], bool))
+        kinds = _Kinds.of(ops, rows)
         found: dict[tuple[str, ...], tuple[int, int, bool]] = {}  # ops of an iteration: iterations, time, routed
         spans, within = [], np.zeros(len(rows), bool)
         for first, last, length in _sequences(names, step, kinds):
@@ -83,7 +83,8 @@ class RepeatedOps(Struct, frozen=True, eq=False):
             within[first:last] = True
             key = tuple(events.names[name].removeprefix("aten::") for name in body.tolist())
             most, took, _ = found.get(key, (0, 0, False))
-            found[key] = max(most, (last - first) // length), took + end - start, kinds.routed(body)
+            routed = kinds.routed(first, last, length)
+            found[key] = max(most, (last - first) // length), took + end - start, routed
         longest = sorted(found.items(), key=lambda one: -one[1][1])
         times = np.array(spans, np.int64).reshape(-1, 2)
         nodes, later = _backward(events, times)
@@ -96,17 +97,35 @@ class RepeatedOps(Struct, frozen=True, eq=False):
 
 
 class _Kinds(Struct, frozen=True, eq=False):
-    """Which names are of ops with weights, and of those that ask which rows there are."""
+    """Of a thread's outermost ops: which have weights, ask which rows there are, add rows to others."""
 
-    weights: npt.NDArray[np.bool_]
-    routes: npt.NDArray[np.bool_]
+    weights: Mask
+    asks: Mask
+    adds: Mask
 
-    def routed(self, body: Ints) -> bool:
-        return bool(self.weights[body].any() and self.routes[body].any())
+    @classmethod
+    def of(cls, ops: StepOps, rows: Ints) -> _Kinds:
+        events = ops.events
 
-    def least(self, body: Ints) -> int:
+        def named(*starts: str) -> Mask:
+            return events.names_where(lambda name: name.startswith(starts))
+
+        asks = np.zeros(len(events), bool)
+        asks[ops.nesting.outer_op[np.flatnonzero(events.exactly(_ASKS))]] = True
+        weights, adds = (events.rows_with(named(*starts))[rows] for starts in (_WEIGHTS, _ADDS))
+        return cls(weights, asks[rows], adds)
+
+    def routed(self, first: int, last: int, length: int) -> bool:
+        """Whether each iteration of these ops is an expert's."""
+        body = slice(first, first + length)
+        asked = int(self.asks[first:last].sum()) >= (last - first) // length
+        return asked and bool(self.weights[body].any() and self.adds[body].any())
+
+    def least(self, first: int, last: int, length: int) -> int:
         """From how many iterations on this is a loop and no layers."""
-        return _EXPERTS if self.routed(body) else _LAYERS if self.weights[body].any() else _ITERATIONS
+        if self.routed(first, last, length):
+            return _EXPERTS
+        return _LAYERS if self.weights[first : first + length].any() else _ITERATIONS
 
 
 def _backward(events: Events, spans: npt.NDArray[np.int64]) -> tuple[Ints, npt.NDArray[np.int64]]:
@@ -135,6 +154,6 @@ def _sequences(names: Ints, step: Ints, kinds: _Kinds) -> Iterator[tuple[int, in
             # `alike` begins where the second iteration does.
             if last - first < (_EXPERTS - 1) * length:
                 continue
-            if last - first >= (kinds.least(names[first : first + length]) - 1) * length:
+            if last - first >= (kinds.least(first, last + length, length) - 1) * length:
                 taken[first : last + length] = True
                 yield first, last + length, length

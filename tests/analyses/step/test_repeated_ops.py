@@ -16,12 +16,20 @@ def row(name: str, category: str, ts: int, dur: int) -> dict[str, Any]:
     return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, "args": {}}
 
 
+def ops(names: list[str], ts: int) -> list[dict[str, Any]]:
+    """An op every 3 µs; `where>nonzero` is one within another."""
+    rows = []
+    for at, name in enumerate(names):
+        rows += [row(f"aten::{one}", "cpu_op", ts + 3 * at, 2 - deep) for deep, one in enumerate(name.split(">"))]
+    return rows
+
+
 def loops(*steps: list[str], update: str = "") -> tuple[list[tuple[tuple[str, ...], int]], int]:
     """Body and iterations of each loop, and the µs in them, of steps with ops of 2 µs, one every 3 µs."""
     rows, ts = [], 10
     for number, names in enumerate(steps):
         rows.append(row(f"ProfilerStep#{number}", "user_annotation", ts, 3 * len(names) + 5))
-        rows += [row(f"aten::{name}", "cpu_op", ts + 3 * at + 1, 2) for at, name in enumerate(names)]
+        rows += ops(names, ts + 1)
         if update:
             rows.append(row(update, "user_annotation", ts + 1, 3 * len(names)))
         ts += 3 * len(names) + 6
@@ -41,6 +49,11 @@ REST = ["copy_", "embedding", "view"]
         pytest.param(["add"] * 33, [(("add",), 33)], id="one op"),
         pytest.param(["sub", "pow", "sum"] * 31, [], id="too few iterations"),
         pytest.param(["linear", "gelu"] * 126, [], id="layers, as many as the deepest model has"),
+        pytest.param(
+            ["where>nonzero", "linear", "index_add_"] * 8, [(("where", "linear", "index_add_"), 8)], id="experts"
+        ),
+        pytest.param(["where", "linear", "index_add_"] * 12, [], id="layers that choose between two tensors"),
+        pytest.param(["index>nonzero", "linear", "add"] * 12, [], id="layers that pick rows by a mask"),
         pytest.param(["linear", "tanh"] * 200, [(("linear", "tanh"), 200)], id="a cell that runs through time"),
         pytest.param(
             ["neg"] * 40 + ["mul", "add"] * 100, [(("mul", "add"), 100), (("neg",), 40)], id="two, the longer first"
