@@ -210,7 +210,7 @@ def _facts(**changes: object) -> dict[str, object]:
     return {"loaders": [loader]}
 
 
-_GENERAL = ("up to 16 ms in preprocess()",)
+_GENERAL = ("in preprocess()", "num_workers=0")
 
 AT_FULL_SIZE = [
     Example(
