@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.rules.host._shared_cores import SharedCores
+from advisor.rules.host.threads._shared_cores import SharedCores
 
 # A small network whose two threads wait half of the time, beside two workers that take nine tenths of a core.
 BUSY = SharedCores(
