@@ -14,6 +14,9 @@ _MOST = 0.5
 # position, whatever its arguments.
 _OTHERS = ("CompiledFunction", "Torch-Compiled Region", "## Call CompiledFxGraph", "_rnn", "_lstm", "_gru")
 
+# Of launches that wait for their kernel, where CUDA_LAUNCH_BLOCKING is set.
+BLOCKING = 0.9
+
 
 class ManyLaunches(Struct, frozen=True):
     """Ops of one name that make most launches of a step.

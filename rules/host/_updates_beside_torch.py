@@ -69,8 +69,8 @@ def _name(events: Events, spans: Intervals) -> str:
 
 # deepspeed.ai/docs/config-json: offload_optimizer; its `ratio` leaves a part on the GPU.
 _ON_THE_GPU = Fix(
-    "Keep the optimizer's states on the GPU, or update after several accumulated batches",
-    "exact",
+    "Keep the optimizer's states on the GPU",
+    "numerics",
     '"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}',
     '"zero_optimization": {"stage": 2}  # if the states fit: 12 bytes for each parameter, divided by the ranks',
 )

@@ -39,6 +39,7 @@ from advisor.api import (
 
 from ..shared._places import set_at
 from ..shared._words import percent
+from ._launches_in_ops import BLOCKING
 
 
 def check(
@@ -47,7 +48,7 @@ def check(
     scale: Scale,
     record: RankRecord | None,
     *,
-    min_blocking: float = 0.9,  # the variable affects every launch; without it, hardly any launch outlasts its kernel
+    min_blocking: float = BLOCKING,  # the variable affects every launch, and hardly any waits without it
 ) -> Iterator[Finding]:
     share = launches.blocking_share
     if share is None or share < min_blocking:

@@ -58,7 +58,7 @@ from advisor.api import (
 )
 
 from ..shared._words import count, percent
-from ._launches_in_ops import ManyLaunches, many_launches
+from ._launches_in_ops import BLOCKING, ManyLaunches, many_launches
 
 # From this share on it is the backward pass alone that is slow to launch: it has two thirds of the kernels elsewhere.
 _MOSTLY = 0.8
@@ -76,7 +76,7 @@ def check(
     record: RankRecord | None,
     *,
     min_share: float = 0.05,  # the fix is a compiler: less than 5 % of the step is not worth its side effects
-    max_blocking: float = 0.9,  # of launches that wait for their kernel: then `blocking-launches` has these gaps
+    max_blocking: float = BLOCKING,  # of launches that wait for their kernel: `blocking-launches` has these gaps
 ) -> Iterator[Finding]:
     trace, steps, breakdown, scale = price.ops.trace, price.ops.steps, price.breakdown, price.scale
     idle_us, share = breakdown.us("idle_launch"), breakdown.share("idle_launch")

@@ -136,7 +136,7 @@ def _has(trace: Trace, nesting: Nesting, found: Sequence[Ints], names: Sequence[
     between = np.zeros(len(events), np.bool_)
     between[np.concatenate([rows[1:-1] for rows in found])] = True
     asked = events.exactly(*names)
-    return bool((between & asked).any() or (nesting.ancestor(between)[asked] >= 0).any())
+    return bool((nesting.ancestor(between)[asked] >= 0).any())
 
 
 _SCORES = Ev("aten::bmm")

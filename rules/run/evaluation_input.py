@@ -30,10 +30,7 @@ from ..shared._places import first_of, place, set_at
 from ..shared._run_examples import TRAINS, run_of, sample
 from ..shared._run_parts import MOST_PLACES, finding_of, is_known, lines_of, narrowed, saving_of, watched
 from ..shared._words import percent
-from ._evaluation_loaders import MIN_SHARE, place_of
-
-# Samples that all lie in what takes less than half of the time: by chance once in 32 times.
-_SEEN = 5
+from ._evaluation_loaders import KEPT_LOADERS, MIN_SHARE, SEEN, place_of
 
 
 def check(
@@ -45,7 +42,7 @@ def check(
 ) -> Iterator[Finding]:
     part = run.loop.get("evaluation")
     inputs = [one for one in run.evaluated if one.work == "input"]
-    if part is None or not part.times or part.times < 2 or sum(one.hits for one in inputs) < _SEEN:
+    if part is None or not part.times or part.times < 2 or sum(one.hits for one in inputs) < SEEN:
         return
     mine = narrowed(part, sum(one.us for one in inputs))
     if mine.us < min_part * part.us or not is_known(mine, run, min_share):
@@ -54,7 +51,7 @@ def check(
     loader = record.evaluation_loaders[0] if len(record.evaluation_loaders) == 1 else None
     reloads = set_at(record.settings, "reloaded_loaders")
     made = place_of(loader) if loader else None
-    fix = _KEEP_LOADERS if reloads else _fix(loader, record)
+    fix = KEPT_LOADERS if reloads else _fix(loader, record)
     where = (*reloads, *([made] if made and fix is _WORKERS else []), most)
     yield finding_of(
         run,
@@ -89,19 +86,14 @@ _KEEP_SAMPLES = Fix(
     "Prepare the validation samples once",
     "exact",
     "val_set = Photos(val_files)",
-    "val_set = [sample for sample in Photos(val_files)]  # if they fit into memory, and are the same each time",
+    "photos = Photos(val_files)\n"
+    "val_set = [photos[i] for i in range(len(photos))]  # if they fit into memory, and are the same each time",
 )
 _WORKERS = Fix(
     "Give the evaluation's DataLoader workers",
     "exact",
     "val_loader = DataLoader(val_set, batch_size=64)",
     "val_loader = DataLoader(val_set, batch_size=64, num_workers=4, persistent_workers=True)",
-)
-_KEEP_LOADERS = Fix(
-    "Keep the loaders from epoch to epoch, unless their data changes",
-    "exact",
-    "trainer = Trainer(reload_dataloaders_every_n_epochs=1)",
-    "trainer = Trainer()",
 )
 
 

@@ -32,10 +32,8 @@ from ..shared._places import first_of, place, set_at
 from ..shared._run_examples import TRAINS, run_of, sample
 from ..shared._run_parts import MOST_PLACES, finding_of, is_known, lines_of, narrowed, watched
 from ..shared._words import percent
-from ._evaluation_loaders import MIN_SHARE
+from ._evaluation_loaders import MIN_SHARE, SEEN
 
-# Samples that all lie in what takes less than half of the time: by chance once in 32 times.
-_SEEN = 5
 _MOST = 0.5
 
 
@@ -56,7 +54,7 @@ def check(
     if not most or not 0 < forward_us < rest_us or not any(one.marked for one in run.evaluated):
         return
     mine = narrowed(part, _us(most))
-    if mine.us < _MOST * rest_us or sum(one.hits for one in most) < _SEEN or not is_known(mine, run, min_share):
+    if mine.us < _MOST * rest_us or sum(one.hits for one in most) < SEEN or not is_known(mine, run, min_share):
         return
     kept = most[0].work == "outputs"
     where = (*(set_at(record.settings, "compute_metrics") if kept else ()), most[0].source)

@@ -222,17 +222,19 @@ def _sorted(length: int) -> Ev:
     return Ev("aten::linear", dims=[[length, 256], [64, 256], [64]], dtypes=["float"] * 3)
 
 
-def _on_device(kernel: Ev, op: str) -> Drawing:
+def _on_device(kernel: Ev, op: str, inside: str = "") -> Drawing:
     """Five steps, in each of which this op's kernel takes 200 µs more than in the one before."""
     return draw(
         """
         step   [1                  ][2                  ][3                  ][4                  ][5                  ]
         cpu    [F][C]               [F][C]               [F][C]               [F][C]               [F][C]
+        cpu       [I]                  [I]                  [I]                  [I]                  [I]
         gpu 7   [G   ][K]            [G   ][K  ]          [G   ][K    ]        [G   ][K      ]      [G   ][K        ]
         """,
         us=100,
         F="aten::layer_norm",
-        C=op,
+        C=Ev(op, launches="") if inside else op,
+        I=inside or Ev("aten::view", launches=""),
         G=ELEMENTWISE,
         K=kernel,
     )
@@ -305,6 +307,12 @@ EXAMPLES = [
         _on_device(ELEMENTWISE, "aten::cat"),
         saves_us=(390, 710),
         says=("`aten::cat`", "200 µs more each time"),
+    ),
+    Example(
+        "a compiled region with such products",
+        _on_device(GEMM, "Torch-Compiled Region: 0/0", inside="aten::mm"),
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "products that take longer with every step: longer sequences",

@@ -31,6 +31,7 @@ from ..shared._places import calls_collector, place, set_at
 from ..shared._run_examples import run_of, sample
 from ..shared._run_parts import each_hour, finding_of, is_known, lines_of, watched
 from ..shared._words import percent
+from ._evaluation_loaders import KEPT_LOADERS
 
 _WHAT = {"logging": "Logging", "epoch_end": "Work at the end of an epoch", "other": "Work between training steps"}
 _FIXES = {
@@ -41,12 +42,6 @@ _FIXES = {
 
 
 _LOADERS = ("train_dataloader", "val_dataloader")
-_KEPT = Fix(
-    "Keep the loaders from epoch to epoch, unless their data changes",
-    "exact",
-    "trainer = Trainer(reload_dataloaders_every_n_epochs=1)",
-    "trainer = Trainer()",
-)
 
 
 def check(
@@ -70,7 +65,7 @@ def check(
             f"{what}{place(line.source)} takes {percent(part.us / run.loop_us)} of {watched(run)}{often}{below} "
             f"({each_hour(part.us / run.loop_us)}).",
             None,  # how much of it is needed, nobody knows who only saw how long it takes
-            _KEPT if reloads else _FIXES[kind],
+            KEPT_LOADERS if reloads else _FIXES[kind],
             "medium",
             tuple(dict.fromkeys((*reloads, *lines_of(part)))),
         )

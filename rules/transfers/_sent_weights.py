@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -33,13 +35,23 @@ def come_by_layer(price: Price, copies: npt.NDArray[np.int64]) -> bool:
     return bool((is_copy[:-1] & ~is_copy[1:]).sum() >= _LAYERS * steps.count)
 
 
-def drawn(layers: int) -> Drawing:
-    """For examples: two passes through so many layers, each of whose weights of 8 MB come before it runs."""
-    columns = 10 * layers
+def drawn(layers: int, *, back: bool = False) -> Drawing:
+    """For examples: two passes through so many layers, each of which copies 8 MB to the device before it runs.
+
+    back: and as much to the host before that, as what is offloaded and comes again
+    """
+    cpu, gpu, other = "[T ][F ]  ", " [C ][K  ]", ""
+    if back:
+        cpu, gpu, other = f"[U ]{cpu}", f"    {gpu}", " [B ]" + " " * 9
+    columns = len(cpu) * layers
     lines = (
         ("step   ", f"[1{' ' * (columns - 3)}] "),
-        ("cpu    ", "[T ][F ]  " * layers + " "),
-        ("gpu 7  ", " [C ][K  ]" * layers + " "),
+        ("cpu    ", cpu * layers + " "),
+        ("gpu 7  ", gpu * layers + " "),
+        *([("gpu 9  ", other * layers + " ")] if back else []),
+    )
+    more: dict[str, Any] = (
+        {"U": TO_BLOCKING, "B": Ev("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", bytes=8 << 20)} if back else {}
     )
     return draw(
         "\n".join(head + one * 2 for head, one in lines),
@@ -48,4 +60,5 @@ def drawn(layers: int) -> Drawing:
         C=Ev("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", bytes=8 << 20),
         F=FORWARD,
         K=GEMM,
+        **more,
     )

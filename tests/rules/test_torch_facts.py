@@ -180,3 +180,19 @@ def test_a_fused_optimizer_takes_the_flag_of_a_grad_scaler_on_the_device() -> No
 def test_whether_a_gpu_only_emulates_bf16_can_be_asked() -> None:
     """emulated-bf16."""
     assert "including_emulation" in inspect.signature(torch.cuda.is_bf16_supported).parameters
+
+
+@pytest.mark.skipif(not hasattr(torch.nn.attention, "flex_attention"), reason="not in this version of torch")
+def test_flex_attention_has_no_backward_pass_for_cpus() -> None:
+    """unfused-attention: scores that are capped have no fused kernel in training on a CPU."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    q = torch.randn(1, 2, 128, 16, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="does not support backward on CPU"):
+        flex_attention(q, q, q).sum().backward()
+
+
+@pytest.mark.skipif(not hasattr(torch.nn.functional, "grouped_mm"), reason="it came with torch 2.10")
+def test_a_grouped_product_takes_the_ends_of_its_groups() -> None:
+    """launch-bound: experts as one product of tokens that are sorted by expert."""
+    assert {"mat_a", "mat_b", "offs"} <= set(inspect.signature(torch.nn.functional.grouped_mm).parameters)

@@ -14,9 +14,10 @@ _NEAR = 0.1
 
 
 class GrowingWork(Struct, frozen=True, eq=False):
-    """Outermost ops whose device time rises from each profiled step to the next; none where a matrix product rises.
+    """Outermost ops whose device time rises from each profiled step to the next.
 
-    For traces without shapes, and for ops of lists of tensors, whose shapes are not recorded.
+    None where that of a matrix product or attention rises, also within a compiled region: then batches or sequences
+    grow. For traces without shapes, and for ops of lists of tensors, whose shapes are not recorded.
 
     name     of the op whose rise is largest; rows: its calls that rise, one or more in each step
     each_us  their device time in each step, first to last, as recorded
@@ -29,11 +30,11 @@ class GrowingWork(Struct, frozen=True, eq=False):
     @classmethod
     def compute(cls, ops: StepOps) -> GrowingWork:
         """The op that rises most; empty where none does, or there are fewer than five steps or no device work."""
-        calls, took_ns, step = _calls(ops)
-        names = ops.events.name[calls]
-        found = cls("", np.zeros(0, np.int64), ())
+        nothing = found = cls("", np.zeros(0, np.int64), ())
         if ops.steps.count < LEAST_STEPS:
-            return found
+            return nothing
+        calls, took_ns, step = _calls(ops)
+        names, products = ops.events.name[calls], _products(ops)[calls]
         for name in np.unique(names).tolist():
             mine = names == name
             text = ops.events.names[name]
@@ -41,13 +42,25 @@ class GrowingWork(Struct, frozen=True, eq=False):
                 continue  # not as many calls in each step: which is which is not known
             each_ns = took_ns[mine].reshape(ops.steps.count, -1)
             more = np.diff(each_ns, axis=0)
-            if text.startswith(PRODUCTS) and (more.sum(axis=1) > 0).all():
-                return cls("", found.rows[:0], ())
+            if products[mine].any() and (more.sum(axis=1) > 0).all():
+                return nothing
             rising = (more > 0).all(axis=0) & _straight(each_ns)
             each_us = tuple((each_ns[:, rising].sum(axis=1) / 1e3).tolist())
             if rising.any() and _rise(each_us) > _rise(found.each_us):
                 found = cls(text, calls[mine].reshape(ops.steps.count, -1)[:, rising].ravel(), each_us)
         return found
+
+
+def _products(ops: StepOps) -> Mask:
+    """Which outermost ops are matrix products or attention, or call some, as compiled regions do."""
+    events = ops.events
+    found = np.zeros(len(events), bool)
+    found[ops.nesting.outer_op[np.flatnonzero(events.rows_with(events.names_where(_is_product)))]] = True
+    return found
+
+
+def _is_product(name: str) -> bool:
+    return name.startswith(PRODUCTS) or "attention" in name
 
 
 def _straight(each_ns: Ints) -> Mask:

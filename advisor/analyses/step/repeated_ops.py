@@ -87,7 +87,7 @@ class RepeatedOps(Struct, frozen=True, eq=False):
             found[key] = max(most, (last - first) // length), took + end - start, routed
         longest = sorted(found.items(), key=lambda one: -one[1][1])
         times = np.array(spans, np.int64).reshape(-1, 2)
-        nodes, later = _backward(events, times)
+        nodes, later = _backward(events, times) if spans else (rows[:0], times)
         times = np.concatenate((times, later))
         return cls(
             tuple(OpLoop(key, most, routed) for key, (most, _, routed) in longest),
@@ -133,7 +133,7 @@ def _backward(events: Events, spans: npt.NDArray[np.int64]) -> tuple[Ints, npt.N
     nodes = np.flatnonzero(events.named(_NODE))
     nodes = nodes[np.argsort(events.start_ns[nodes], kind="stable")]
     ops = np.flatnonzero(events.of(Category.CPU_OP) & (events.sequence >= 0) & ~events.named(_NODE))
-    ops = ops[starts_in(events.start_ns[ops], union(spans[:, 0], spans[:, 1]))] if len(spans) else ops[:0]
+    ops = ops[starts_in(events.start_ns[ops], union(spans[:, 0], spans[:, 1]))]
     known = events.sequence[nodes] >= 0
     mine = known & np.isin(events.sequence[nodes], events.sequence[ops])
     # Nodes without a number, which add up the gradients of weights, belong to those around them.
