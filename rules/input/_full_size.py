@@ -86,7 +86,7 @@ def advice(seen: Seen, least: float) -> Finding | None:
     how += "Python of their lines, on the size that the batch has"
     finding = seen.finding(
         seen.waits_for(seen.made.us, min(seen.made.us / seen.step_us, 1.0), said),
-        seen.price.of_us(low_us, high_us, how),
+        seen.price.of_us(low_us, high_us, how, basis="modelled"),
         _FIRST,
         {"transformed_share": found.share, "kept": list(found.kept), "numbers": found.large},
     )
@@ -120,7 +120,7 @@ def _way(at: Source, called: Mapping[_Place, _Place | None]) -> list[_Place]:
 
 _FIRST = Fix(
     "Crop or resize first, then transform what is left",
-    "numerics",
+    "semantics",
     "image = distort(image)\nimage = crop(image)",
     "image = crop(image)\nimage = distort(image)  # the same for single pixels; contrast and blur look at others, too",
 )
