@@ -265,7 +265,7 @@ def _session(args: argparse.Namespace, base: Side, found: Sequence[Candidate]) -
     fits = max(0.0, args.budget - SELF_TEST * pair_s) / pair_s
     tell(
         f"{len(found)} change{'s' * (len(found) > 1)} to try in {args.budget / 60:.3g} min. A pair takes about "
-        f"{pair_s:.0f} s, so about {fits:.0f} fit after the self-test; each change needs 4 to 10. Fewer fit if the "
+        f"{pair_s:.0f} s, so about {fits:.0f} fit after the self-test; each change needs 4 to 14. Fewer fit if the "
         f"script ends before {steps_of(layout)} steps and is started again."
     )
     with scratch() as folder:

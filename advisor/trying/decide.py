@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -24,13 +24,15 @@ _SHOWN = 0.025
 class Design:
     """What is asked of the test.
 
-    tests: changes that may be called faster;  margin: a smaller gain is not worth a change of the script
+    tests: changes that may be called faster;  margin: a smaller gain is not worth a change of the script;
+    confirmation: new pairs of a change that was called faster
     """
 
     tests: int
     error: float = 0.05
     margin: float = 0.02
     looks: tuple[int, ...] = (4, 6, 10)
+    confirmation: int = 4
 
     def alpha_per_look(self, alpha: float) -> float:
         """An equal part for each look: the sum bounds the chance of any error."""
@@ -47,6 +49,11 @@ class Judged:
     high: float
     pairs: int
     final: bool
+
+    @property
+    def clear(self) -> bool:
+        """Whether at least half of the gain is certain: chance seldom makes such a one of nothing."""
+        return self.low >= self.gain / 2
 
 
 def judge(ratios: Sequence[float], design: Design, floor: float) -> Judged:
@@ -69,3 +76,15 @@ def judge(ratios: Sequence[float], design: Design, floor: float) -> Judged:
         verdict = "slower"
     hopeless = gain <= 0 or high < design.margin
     return Judged(verdict, gain, low, high, len(ratios), verdict != "not proven" or hopeless)
+
+
+def confirm(first: Sequence[float], fresh: Sequence[float], design: Design, floor: float) -> Judged:
+    """All pairs of a change that was called faster by the first ones; it is only if the new ones alone say so, too.
+
+    Their middle has to show a gain that is worth a change. What chance made of four pairs it seldom makes of the next
+    four, and a true gain seldom fails: the error budget holds without this, which makes errors rarer still.
+    """
+    judged = judge([*first, *fresh], design, floor)
+    again = -math.expm1(signed_rank.hodges_lehmann(np.asarray(fresh, np.float64)))
+    kept = again > design.margin and judged.low > 0
+    return replace(judged, verdict="faster" if kept else "not proven", final=True)

@@ -14,7 +14,7 @@ from advisor.gate.pairs import Side, SideFailedError, Spread
 from advisor.model import Numbers, Speed, Treatment, Trial, Tried
 from advisor.trying import mechanism, numbers
 from advisor.trying.candidates import Candidate
-from advisor.trying.decide import Design, Judged, judge
+from advisor.trying.decide import Design, Judged, confirm, judge
 from advisor.trying.numbers import Band
 from advisor.trying.pairing import Facts, Measure, Measured, of_memory
 from advisor.trying.patched import PatchError
@@ -28,6 +28,20 @@ SideOf = Callable[[Side, Sequence[Treatment]], Side]
 SELF_TEST = 4
 # Pairs for each question whether one of several proven changes contributes: nothing is claimed, so a look suffices.
 _LEFT_OUT = 4
+
+
+@dataclass(slots=True)
+class _Course:
+    """The pairs of one change so far."""
+
+    trial: Trial
+    treatments: Sequence[Treatment]
+    before: Side
+    after: Side
+    found: list[Measured] = field(default_factory=list)
+
+    def ratios(self) -> list[float]:
+        return [one.pair.ratio for one in self.found]
 
 
 @dataclass(slots=True)
@@ -117,7 +131,8 @@ class Session:
             spent = f"the budget of {self.budget_s / 60:.3g} min was spent"
             self.trials.append(replace(trial, why=self._short() if self.noise is None else spent))
             return
-        self.trials.append(self.measured(trial, candidate.treatments, name, self.design.looks))
+        anew = self.design.confirmation
+        self.trials.append(self.measured(trial, candidate.treatments, name, self.design.looks, anew=anew))
 
     def measured(
         self,
@@ -126,35 +141,65 @@ class Session:
         name: str,
         looks: Sequence[int],
         instead_of: Sequence[Treatment] = (),
+        anew: int = 0,
     ) -> Trial:
-        """The trial with what its pairs say of these treatments instead of others (none: the script as it is)."""
-        found: list[Measured] = []
+        """The trial with what its pairs say of these treatments instead of others (none: the script as it is).
+
+        anew: new pairs that have to confirm what the first ones call faster, where their interval is wide.
+        """
+        course = _Course(trial, treatments, self.base, self.base)
         judged: Judged | None = None
-        before = after = self.base
         try:
-            before, after = self.side_of(self.base, instead_of), self.side_of(self.base, treatments)
+            course.before, course.after = self.side_of(self.base, instead_of), self.side_of(self.base, treatments)
             for look in looks:
-                # Pairs of this change, or longer ones at the end of a search, take their own time.
-                if found and self.left_s() < (look - len(found)) * statistics.fmean(one.seconds for one in found):
+                if not self._fits(course, look):
                     break
-                while len(found) < look:
-                    found.append(self.measure(before, after))
-                    self._tell(f"{name}, pair {len(found)} of {looks[-1]}", found[-1], look - len(found))
-                    if not found[0].head.reached and (_inside(treatments) or found[0].head.missed):
-                        return _without_effect(trial, found[0])
-                    if _numbers(found[-1:], self.band)[0] == "outside seeds":
-                        return _changes_training(trial, found[-1], self.band)
-                judged = judge([one.pair.ratio for one in found], self.design, self.floor)
+                if ended := self._measure(course, look, f"{name}, pair {{}} of {looks[-1]}"):
+                    return ended
+                judged = judge(course.ratios(), self.design, self.floor)
                 if judged.final:
                     break
+            assert judged is not None
+            if judged.verdict != "faster" or judged.clear or not anew:
+                return _told(trial, course.found, judged, self.band)
+            return self._confirmed(course, judged, name, anew)
         except PatchError as failure:
             return replace(trial, verdict="failed", why=str(failure))
         except GateError as failure:
-            if self.ended_by(failure, before):
+            if self.ended_by(failure, course.before):
                 raise
-            return failed(trial, failure, before)
-        assert judged is not None
-        return _told(trial, found, judged, self.band)
+            return failed(trial, failure, course.before)
+
+    def _fits(self, course: _Course, until: int) -> bool:
+        """Whether there is time for pairs up to this number. Those of a change take as long as its first ones did."""
+        seconds = [one.seconds for one in course.found]
+        return not seconds or self.left_s() >= (until - len(seconds)) * statistics.fmean(seconds)
+
+    def _measure(self, course: _Course, until: int, name: str) -> Trial | None:
+        """Measures pairs up to this number; the trial, where one of them ends it without a claim."""
+        while len(course.found) < until:
+            found = self.measure(course.before, course.after)
+            course.found.append(found)
+            self._tell(name.format(len(course.found)), found, until - len(course.found))
+            if not course.found[0].head.reached and (_inside(course.treatments) or course.found[0].head.missed):
+                return _without_effect(course.trial, course.found[0])
+            if _numbers([found], self.band)[0] == "outside seeds":
+                return _changes_training(course.trial, found, self.band)
+        return None
+
+    def _confirmed(self, course: _Course, judged: Judged, name: str, anew: int) -> Trial:
+        """The trial after new pairs, which alone have to show a gain as well."""
+        first = len(course.found)
+        said = f"faster in the first {first} pairs"
+        if not self._fits(course, first + anew):
+            why, judged = f"{said}; no time to confirm it: raise --budget", replace(judged, verdict="not proven")
+            return _told(course.trial, course.found, judged, self.band, why)
+        if ended := self._measure(course, first + anew, f"{name}, pair {{}} of {first + anew}, to confirm it"):
+            return ended
+        ratios = course.ratios()
+        judged = confirm(ratios[:first], ratios[first:], self.design, self.floor)
+        note = "" if judged.verdict == "faster" else f"{said}, not in {anew} new ones"
+        return _told(course.trial, course.found, judged, self.band, note)
 
     def ended_by(self, failure: GateError, before: Side) -> bool:
         """Whether the script fails without the change, which ends the session.
@@ -260,13 +305,13 @@ def failed(trial: Trial, failure: GateError, before: Side) -> Trial:
     return replace(trial, verdict="failed", why=f"status {failure.status}: {failure.last}")
 
 
-def _told(trial: Trial, found: Sequence[Measured], judged: Judged, band: Band) -> Trial:
-    """The trial with the figures of its pairs and what its losses say."""
+def _told(trial: Trial, found: Sequence[Measured], judged: Judged, band: Band, note: str = "") -> Trial:
+    """The trial with the figures of its pairs and what its losses say. note: why it is not proven, if that is known."""
     seen, reason = _numbers(found, band)
     first, counters = found[0], mechanism.of_pairs(found)
     base, changed = _speeds(found)
     moved = mechanism.judge(trial.treatments, counters, judged.gain * base.median_us)
-    notes = [reason]
+    notes = [note, reason]
     if trial.risk == "exact" and band.repeats and seen == "within seeds":
         notes.append("losses are not bitwise equal, though the fix is labelled exact")
     if judged.verdict == "faster" and moved == "not moved":

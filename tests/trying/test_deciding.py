@@ -152,6 +152,43 @@ def test_a_long_start_says_after_how_many_steps_it_pays() -> None:
     assert tried(Machine({"compile": 0.5}), "compile").trials[0].pays_after is None
 
 
+class Given(Machine):
+    """The pairs of a change are given one after the other, as shares that it saves; the self-test shows 2 % noise."""
+
+    def __init__(self, *saved: float) -> None:
+        super().__init__({})
+        self.given = [0.02, -0.02, 0.02, -0.02, *saved]
+
+    def measure(self, base: Side, head: Side) -> Measured:
+        self.saves = {"loader": self.given.pop(0)}
+        found = super().measure(base, head)
+        ratio = math.log1p(-self.saves["loader"])
+        return replace(found, pair=replace(found.pair, ratio=ratio))
+
+
+FIRST = (0.05, 0.09, 0.05, 0.09)  # a gain of 7 %, of which the interval leaves less than half
+
+
+def test_a_gain_with_a_wide_interval_has_to_show_in_new_pairs_too() -> None:
+    (trial,) = tried(Given(*FIRST, 0.04, 0.06, 0.05, 0.06), "loader").trials
+    assert (trial.verdict, trial.pairs) == ("faster", 8)
+    assert trial.gain == pytest.approx(0.06, abs=0.01)
+    (trial,) = tried(Given(*FIRST, 0.01, -0.02, 0.03, 0.0), "loader").trials
+    assert (trial.verdict, trial.pairs) == ("not proven", 8)
+    assert trial.why.startswith("faster in the first 4 pairs, not in 4 new ones")
+
+
+def test_a_clear_gain_needs_no_new_pairs() -> None:
+    (trial,) = tried(Given(0.29, 0.30, 0.31, 0.30), "loader").trials
+    assert (trial.verdict, trial.pairs) == ("faster", 4)
+
+
+def test_a_gain_that_the_budget_leaves_no_time_to_confirm_is_not_proven() -> None:
+    (trial,) = tried(Given(*FIRST, 0.05), "loader", budget=110.0).trials
+    assert (trial.verdict, trial.pairs) == ("not proven", 4)
+    assert trial.why.startswith("faster in the first 4 pairs; no time to confirm it: raise --budget")
+
+
 def test_numbers_that_leave_the_range_are_never_recommended() -> None:
     machine = Machine({"autocast": 0.4, "compile": 0.3, "threads": 0.3})
     machine.losses = {

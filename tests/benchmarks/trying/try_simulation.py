@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from advisor.gate.sequential import noise_floor
-from advisor.trying.decide import Design, Judged, judge
+from advisor.trying.decide import Design, Judged, confirm, judge
 
 sys.path.append(str(Path(__file__).parents[1] / "gate"))
 
@@ -39,7 +39,10 @@ def one_change(pairs: Iterator[float], gain: float, design: Design, floor: float
         judged = judge(ratios, design, floor)
         if judged.final:
             break
-    return judged
+    if judged.verdict != "faster" or judged.clear:
+        return judged
+    fresh = [math.log1p(-gain) + next(pairs) for _ in range(design.confirmation)]
+    return confirm(ratios, fresh, design, floor)
 
 
 def simulate(kind: str, sigma: float, tests: int, sessions: int, gain: float) -> dict[str, object]:
