@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 # The same examples in every run: a test that fails for one commit in a hundred says nothing about that commit. Nor does
 # one that fails because other work keeps the machine busy while its examples are drawn.
@@ -21,6 +22,10 @@ settings.register_profile(
     "same-every-time", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("same-every-time")
+# Hypothesis reads the numbers in the source of every module that was imported so far, to try them as values: 10 s for
+# each process, and other examples where other tests ran before.
+if hasattr(providers, "_get_local_constants"):
+    providers._get_local_constants = lambda: providers._local_constants
 
 pytest_plugins = ["bounded_run", "written_files"]
 

@@ -41,6 +41,7 @@ def reported(path: Path, monkeypatch: pytest.MonkeyPatch, threads: int) -> bytes
     return encode(analyse([RankInput(0, path.name, load(path))], load_rules(), Config(), gpus=["H100"]))
 
 
+@pytest.mark.variants(6)
 @pytest.mark.parametrize("path", sorted(TRACES.glob("*.gz")), ids=lambda path: path.name)
 def test_the_report_of_a_real_trace_is_the_same(path: Path, monkeypatch: pytest.MonkeyPatch, switching: None) -> None:
     assert reported(path, monkeypatch, 2) == reported(path, monkeypatch, 1)

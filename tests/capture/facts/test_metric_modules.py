@@ -42,6 +42,7 @@ for number in range(60):
 """
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(("called", "found"), [("__call__", True), ("update", False)])
 def test_a_metric_that_is_called_is_told_at_its_line(tmp_path: Path, called: str, found: bool) -> None:
     """`update()` computes no value."""

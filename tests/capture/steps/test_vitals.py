@@ -96,6 +96,12 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Captured:
     return run(tmp_path_factory.mktemp("vitals"), "busy")
 
 
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Captured:
+    env = {"ATEN_CPU_CAPABILITY": "default", "MY_SECRET": "x"}
+    return run(tmp_path_factory.mktemp("vitals"), "calm", env=env)
+
+
 @pytest.mark.complete
 def test_a_thread_beside_the_loop_has_its_cpu_time_and_its_function(busy: Captured) -> None:
     vitals = busy.rank["vitals"]
@@ -134,18 +140,17 @@ def test_where_few_steps_were_timed_those_after_the_window_are() -> None:
     assert many.timed["timed_steps"] == 30
 
 
-def test_threads_are_timed_over_the_unprofiled_steps(busy: Captured) -> None:
+def test_threads_are_timed_over_the_unprofiled_steps(calm: Captured) -> None:
     """Independent: the step times themselves, which the two readings enclose."""
-    vitals, steps = busy.rank["vitals"], busy.rank["steps"]
+    vitals, steps = calm.rank["vitals"], calm.rank["steps"]
     timed = steps["unprofiled_us"][1 : vitals["timed_steps"] - 1]  # the first one may still be a warm-up step
     assert vitals["timed_steps"] >= 5
     assert sum(timed) <= vitals["timed_us"] * 1.02
     assert vitals["timed_us"] < 3 * sum(timed)
 
 
-@pytest.mark.complete
-def test_a_thread_that_waits_burns_nothing(tmp_path: Path) -> None:
-    rank = run(tmp_path, "calm", env={"ATEN_CPU_CAPABILITY": "default", "MY_SECRET": "x"}).rank
+def test_a_thread_that_waits_burns_nothing(calm: Captured) -> None:
+    rank = calm.rank
     vitals = rank["vitals"]
     assert [one["cpu_us"] < 0.05 * vitals["timed_us"] for one in vitals["threads"]] == [True]
     # The same run: the environment is read by allow-list.
@@ -153,8 +158,8 @@ def test_a_thread_that_waits_burns_nothing(tmp_path: Path) -> None:
     assert "MY_SECRET" not in rank["environment"]
 
 
-def test_memory_is_read_ever_further_apart(busy: Captured) -> None:
-    read = busy.rank["vitals"]["memory"]
+def test_memory_is_read_ever_further_apart(calm: Captured) -> None:
+    read = calm.rank["vitals"]["memory"]
     assert [one["phase"] for one in read[:2]] == ["timing", "timed"]
     after = [one["step"] for one in read if one["phase"] == "after"]
     gaps = [later - earlier for earlier, later in itertools.pairwise(after)]
@@ -162,14 +167,14 @@ def test_memory_is_read_ever_further_apart(busy: Captured) -> None:
     assert all(one["resident_bytes"] > 50e6 and one["allocated_bytes"] is None for one in read)
 
 
-def test_the_start_of_the_process_is_known(busy: Captured) -> None:
-    vitals = busy.rank["vitals"]
+def test_the_start_of_the_process_is_known(calm: Captured) -> None:
+    vitals = calm.rank["vitals"]
     assert 0 < vitals["first_step_us"] < vitals["age_us"] < 120e6
     assert vitals["ended"]
 
 
-def test_an_optimizer_says_what_its_state_takes(busy: Captured) -> None:
-    (optimizer,) = busy.rank["optimizers"]
+def test_an_optimizer_says_what_its_state_takes(calm: Captured) -> None:
+    (optimizer,) = calm.rank["optimizers"]
     assert (optimizer["dtypes"], optimizer["state_dtypes"], optimizer["state_bytes"]) == (["float32"], [], None)
 
 
@@ -204,8 +209,8 @@ def test_what_an_episode_of_one_step_leaves_is_not_kept(tmp_path: Path) -> None:
     assert done.rank["kept_graphs"] is None
 
 
-def test_what_one_step_leaves_is_not_kept(busy: Captured) -> None:
-    assert busy.rank["kept_graphs"] is None
+def test_what_one_step_leaves_is_not_kept(calm: Captured) -> None:
+    assert calm.rank["kept_graphs"] is None
 
 
 LOOP = """import torch

@@ -46,6 +46,7 @@ def share(said: Report, part: str) -> float:
     return sum(item.share for item in said.breakdown if item.id == part)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("name", ["compiled", "prefetched", "full_graph"])
 def test_jobs_without_a_fault_are_told_nothing(name: str) -> None:
     assert not told(name)[0].findings()

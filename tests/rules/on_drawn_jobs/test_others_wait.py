@@ -40,6 +40,7 @@ def test_interpolation_under_deterministic_algorithms_sorts() -> None:
     assert "`F.interpolate`" in finding.message
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("name", ["limited", "staged", "lagged", "grouped"])
 def test_jobs_without_a_fault_are_told_nothing(name: str) -> None:
     assert not told(name).findings()

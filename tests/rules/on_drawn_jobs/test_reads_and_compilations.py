@@ -39,6 +39,7 @@ def test_sizes_and_values_that_are_read_in_turn_are_one_wait() -> None:
     assert finding.fix.title.startswith("Call `nonzero` fewer times")
 
 
-@pytest.mark.parametrize("name", ["bucketed", "spilled", "deepened", "hotrows"])
+@pytest.mark.variants(1)
+@pytest.mark.parametrize("name", ["deepened", "spilled", "hotrows", "bucketed"])
 def test_jobs_without_a_fault_are_told_nothing(name: str) -> None:
     assert not told(name).findings()

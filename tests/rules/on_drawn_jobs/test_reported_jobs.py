@@ -35,6 +35,7 @@ def test_parts_taken_one_by_one_have_gradients_of_the_whole_size() -> None:
     assert not found(report(fast.trace()), "gradients-of-parts")
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("name", ["script", "printed"])
 def test_a_cold_start_is_in_no_share(name: str) -> None:
     job = drawn(name)
@@ -44,6 +45,7 @@ def test_a_cold_start_is_in_no_share(name: str) -> None:
     assert "start-up" in [item.id for item in told.health]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("name", ["script", "eightbit", "overlapped"])
 def test_nothing_is_said_where_nothing_is_wrong(name: str) -> None:
     assert not [outcome.rule for outcome, _ in report(drawn(name).trace()).findings()]
@@ -91,6 +93,7 @@ def test_values_that_pytorch_reads_itself_are_not_to_be_accumulated(name: str, s
     assert says in finding.fix.title
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("name", ["summed", "fetched", "pretrained", "lossy"])
 def test_nothing_is_said_of_jobs_without_a_fault(name: str) -> None:
     assert not [outcome.rule for outcome, _ in report(drawn(name).trace()).findings()]

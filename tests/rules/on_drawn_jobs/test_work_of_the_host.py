@@ -52,6 +52,7 @@ def test_a_step_that_is_one_graph_is_found_though_it_logs() -> None:
     assert said.step_us / 1e3 == pytest.approx(19.6, rel=0.01)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("name", ["recomputed", "smoothed", "statespace", "voxels", "replaying"])
 def test_jobs_without_a_fault_are_told_nothing(name: str) -> None:
     assert not told(name).findings()
