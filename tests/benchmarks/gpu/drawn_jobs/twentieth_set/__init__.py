@@ -12,7 +12,7 @@ huggingface/accelerate#1245 and #2162 (rank 0 reads for all), pytorch/pytorch#16
 mlcommons/algorithmic-efficiency#467 (`optimize_ddp = False`). What must be said first, and what not, stands with each.
 
 What they cost, ms of a step (`drawn_traces.py` computes it): throttled 45.6 of 193, pictured 200 of 235 (copies 4.5 of
-it), masking 30.0 of 338 (the copy 10.6), refiltered 64.1 of 303, uncudnn 26.6 of 78.3, odd_vocab 33.8 of 288, autotuned
+it), masking 30.0 of 338 (the copy 10.6), refiltered 64.1 of 303, uncudnn 26.5 of 78.2, odd_vocab 33.8 of 288, autotuned
 382 of 1,237 (all in two of the steps, 770 each), skipped 2.2 of 3.8, ladder 15.1 of 85.8, relayed 129 of 412, undivided
 103 of 383. Those without a fault take: policy 729, latents 299, alternating 80.2 (123 where it trains, 48.5 where it
 evaluates), autoencoder 213, fsdp2 2,030.

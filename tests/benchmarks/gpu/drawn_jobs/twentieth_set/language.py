@@ -158,7 +158,7 @@ def _delta(rt: Framed, tape: Tape, x: list[int]) -> None:
 def autotuned(rt: Framed, fixed: bool) -> None:
     """Gated DeltaNet of flash-linear-attention, 12 layers, on an H100: texts are packed, so that their tokens differ
     from step to step, and both kernels of `causal_conv1d` are tuned anew for each number not yet seen: two of five
-    steps run four forms of each a hundred times; without: tokens are padded to one number. No rows of memory.
+    steps run four forms of each a hundred times; without: tokens are padded to one number. No shapes.
 
     First: kernels that are tuned again and again (what the autotuner runs, its waits), in steps that take far longer.
     Not: a loader, the batch, the fill of its cache by itself, CUDA graphs, workers.
