@@ -119,7 +119,7 @@ def check(
             named = named_vectorize(in_container(found_here, slow, price), record)
             yield asleep(named, price, threads, record) if rare is None else named
     if not found and (places is None or named_us < 0.5 * bound_us) and bound_us >= min_spread * steps.step_us:
-        yield _nameless(bound_us, price)
+        yield _nameless(bound_us, price, captured=places is not None)
 
 
 def _is_work(line: LineCost, few: float) -> bool:
@@ -172,12 +172,12 @@ def _finding(place: Block, us: float, saving: Saving, rare: float | None, grows:
     )
 
 
-def _nameless(us: float, price: Price) -> Finding:
+def _nameless(us: float, price: Price, *, captured: bool) -> Finding:
     how = "all of it, if the work can leave the loop or become tensor ops; else nothing"
+    where = ", spread over many lines and the libraries they call" if captured else ""
+    more = "" if captured else "; capture with `advisor run` to see which lines"
     return Finding(
-        message=(
-            f"Python code between ops takes {each_step(price, us)}; capture with `advisor run` to see which lines."
-        ),
+        message=f"Python code between ops{where} takes {each_step(price, us)}{more}.",
         saving=price.scale.saving(0.0, us, how),
         facts={"python_us": us},
         claims=("host",),
