@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader, Dataset
 
-RESERVOIRS = [f"dam_{number:02d}" for number in range(36)]
+RESERVOIRS = [f"dam_{number:02d}" for number in range(48)]
 
 
 class Levels(Dataset):
@@ -87,7 +87,7 @@ class ReservoirForecaster(lightning.LightningModule):
 def main():
     lightning.seed_everything(41, verbose=False)
     past, ahead = 96, 7
-    train_loader = DataLoader(Levels(6000, past, ahead, 41), batch_size=64, shuffle=True, drop_last=True)
+    train_loader = DataLoader(Levels(6000, past, ahead, 41), batch_size=32, shuffle=True, drop_last=True)
     val_loader = DataLoader(Levels(800, past, ahead, 42), batch_size=256)
     with tempfile.TemporaryDirectory() as folder:
         trainer = lightning.Trainer(
