@@ -7,9 +7,9 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 
 WORDS = 3000
-RELATIONS = 16
-PARTIES = 6
-HYPER = {"embed": 96, "hidden": 96, "pair": 64, "batch_size": 24, "epochs": 3, "lr": 2e-3, "treaties": 1200}
+RELATIONS = 12
+PARTIES = 5
+HYPER = {"embed": 96, "hidden": 96, "pair": 56, "batch_size": 24, "epochs": 3, "lr": 2e-3, "treaties": 2000}
 
 
 class Treaties(Dataset):
