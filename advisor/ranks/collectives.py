@@ -84,8 +84,9 @@ class Talks:
         if len({known.ranks for known in trace.meta.groups if len(known.ranks) > 1}) > 1:
             facts = [_in_group(one, trace.meta, group) for one, group in zip(facts, parallelism.group, strict=True)]
         passes = (asked.op >= 0) & events.rows_with(events.names_where(_passes))[asked.op]
-        passed = np.full(len(rows), -1, np.int64)
-        for at in np.flatnonzero(passes).tolist():
+        # Rows of NCCL say the rank of the job themselves (torch.profiler's `Dst Rank` and `Src Rank`).
+        passed = _ints([one.peer if one.name in ("send", "recv") else -1 for one in facts])
+        for at in np.flatnonzero(passes & (passed < 0)).tolist():
             passed[at] = _passed(events, int(asked.op[at]), parallelism.group[at])
         return cls(
             start_ns=events.start_ns[rows],
@@ -154,7 +155,7 @@ def _said(events: Events, row: int, host: int) -> Collective:
     sent, received, dtype = own.in_elements, own.out_elements, own.dtype
     if sent < 0:
         sent, received, dtype = _from_op(events, host if host >= 0 else row)
-    return Collective(kind, dtype, sent, received, own.group_size, own.group, own.sequence)
+    return Collective(kind, dtype, sent, received, own.group_size, own.group, own.sequence, peer=own.peer)
 
 
 def _from_op(events: Events, row: int) -> tuple[int, int, str]:

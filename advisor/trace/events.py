@@ -51,6 +51,7 @@ class Collective:
     group: str = ""
     sequence: int = -1
     purpose: str = ""  # what the process group was made for, in the words of who made it ("mesh_tp")
+    peer: int = -1  # rank of the job that a send goes to, or that a receive is from
 
 
 @dataclass(frozen=True, slots=True)

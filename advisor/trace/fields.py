@@ -67,6 +67,8 @@ ARGS = (
     Field("Process Group Name", "group", "any", "collective", "name of its process group"),
     Field("Seq", "collective_sequence", "any", "collective", "number of the collective in its process group"),
     Field("Process Group Description", "purpose", "any", "collective", "what its process group was made for"),
+    Field("Dst Rank", "sends_to", "any", "collective", "rank of the job that a send goes to"),
+    Field("Src Rank", "receives_from", "any", "collective", "rank of the job that a receive is from"),
     Field("wait_on_stream", "waited_stream", "integer", "waited", "stream whose event a synchronisation waited for"),
     Field(
         "wait_on_cuda_event_record_corr_id",

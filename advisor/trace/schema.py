@@ -55,6 +55,8 @@ class RowArgs(Struct, gc=False):
     group: Any = field(name="Process Group Name", default=None)
     collective_sequence: Any = field(name="Seq", default=None)
     purpose: Any = field(name="Process Group Description", default=None)
+    sends_to: Any = field(name="Dst Rank", default=None)
+    receives_from: Any = field(name="Src Rank", default=None)
     waited_stream: Number = field(name="wait_on_stream", default=-1.0)
     waited_event: Number = field(name="wait_on_cuda_event_record_corr_id", default=-1.0)
 

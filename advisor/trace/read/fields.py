@@ -127,6 +127,7 @@ def _collective(args: RowArgs) -> Collective:
         group="" if args.group is None else str(args.group),
         sequence=integer(args.collective_sequence),
         purpose="" if args.purpose is None else str(args.purpose),
+        peer=integer(args.receives_from if args.sends_to is None else args.sends_to),
     )
 
 
