@@ -15,7 +15,8 @@ _TELLS, _USUAL = 0.6, 75
 
 
 class Uneven(Struct, frozen=True):
-    """Exchanges (all-to-all) whose largest part is well above the mean one. Profiled µs per step.
+    """Exchanges (all-to-all) whose largest part is well above the mean one. Profiled µs per step, of the average rank:
+    where each node exchanges by itself, a rank waits in the exchanges of its own node.
 
     exchanges, of   how many a step are uneven, of all exchanges a step
     times           the largest part over the mean one, mean over the uneven exchanges
@@ -45,17 +46,20 @@ def uneven(ranks: Ranks, min_times: float) -> Uneven | None:
     times: list[Floats] = []
     most: list[int] = []
     lost: list[Floats] = []
-    exchanges = 0
+    of = exchanges = 0.0
     for meeting, late in zip(ranks.meetings, waiting.late_us, strict=True):
         rows = _exchanges(meeting)
-        exchanges += len(rows)
+        part_of_job = len(meeting.ranks) / len(ranks.ranks)
+        of += part_of_job * len(rows)
         part, factor = _parts(meeting.sent[rows], meeting.received[rows])
         odd = factor >= min_times
         if not odd.any():
             continue
         times.append(factor[odd])
         most += [meeting.ranks[column] for column in part[odd].argmax(axis=1).tolist()]
-        lost.append(_lost_us(meeting, rows[odd], late, part[odd], factor[odd]))
+        exchanges += part_of_job * int(odd.sum())
+        sent_us, waited_us, is_last = _lost_us(meeting, rows[odd], late, part[odd], factor[odd]).T
+        lost.append(np.column_stack((part_of_job * sent_us, part_of_job * waited_us, is_last)))
     if not times:
         return None
     sending_us, waiting_us, last = np.concatenate(lost).T
@@ -65,8 +69,8 @@ def uneven(ranks: Ranks, min_times: float) -> Uneven | None:
     steps = max(len(ranks.steps), 1)
     usual = int(np.bincount(most).argmax())
     return Uneven(
-        exchanges=len(most) / steps,
-        of=exchanges / steps,
+        exchanges=exchanges / steps,
+        of=of / steps,
         times=float(np.concatenate(times).mean()),
         most=usual,
         steady=most.count(usual) == len(most),

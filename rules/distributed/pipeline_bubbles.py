@@ -3,8 +3,9 @@
 ## What it looks at
 Ranks that pass activations and gradients to each other (sends and receives), and how long each of them computes:
 stages of unequal work, and the start and end of each step, when not all stages have work yet. Each send
-is matched with its receive, so that waiting for a stage is distinguished from the time to send. Needs the traces of all
-ranks.
+is matched with its receive, so that waiting for a stage is distinguished from the time to send. If process groups name
+the stages, the ranks of several pipelines (data or tensor parallel) count together; otherwise each rank is a stage, if
+most of what it communicates is sends and receives. Needs the traces of all ranks.
 
 ## Why it costs time
 The slowest stage determines the speed of all. And with p stages and m micro-batches per step the pipeline fills and
@@ -22,7 +23,7 @@ Stages on a host with fewer cores than stages are not judged: what one waits for
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,15 +52,24 @@ _PASSED_ON = ("send", "recv", "send_recv")
 # Passing on is what most communication of a stage is; other ways to split a model send to single ranks now and then.
 _MOSTLY = 0.5
 _COMPUTING = ("compute", "forward", "backward")
+# Ranks of a stage that a message lists.
+_LISTED = 6
 
 
 class _Pipeline(Struct, frozen=True):
-    """Stages, micro-batches of a step, computing of each rank and the mean step: profiled µs."""
+    """Stages, micro-batches of a step, and the mean step: profiled µs.
 
-    stages: int
+    stage_of: the stage of each rank;  work_us: what each stage computes, the median of its ranks
+    """
+
+    stage_of: tuple[int, ...]
     micro: int
     work_us: tuple[float, ...]
     step_us: float
+
+    @property
+    def stages(self) -> int:
+        return len(self.work_us)
 
     @property
     def slowest(self) -> int:
@@ -73,6 +83,10 @@ class _Pipeline(Struct, frozen=True):
     def turns(self) -> float:
         """How many times its computing a stage needs from the first micro-batch to the last of the others."""
         return (self.micro + self.stages - 1) / self.micro
+
+    def of_slowest(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        """The ranks of the slowest stage."""
+        return tuple(n for n, stage in zip(numbers, self.stage_of, strict=True) if stage == self.slowest)
 
 
 def check(
@@ -90,7 +104,7 @@ def check(
         raise Missing("the stages share cores, so one waits for the core of another; give each rank a core of its own")
     unequal = pipeline.work_us[pipeline.slowest] / pipeline.mean_us
     # Where sends were matched with receives, they say whether anybody waits for the stage that computes longest.
-    waited_us = _waited_us(ranks, pipeline.slowest)
+    waited_us = _waited_us(ranks, pipeline)
     if unequal >= min_unequal and waited_us is not None and waited_us < min_share * ranks.step_us:
         return
     found = _unequal(ranks, pipeline, waited_us) if unequal >= min_unequal else _bubble(ranks, pipeline)
@@ -99,22 +113,38 @@ def check(
 
 
 def _pipeline(ranks: Ranks) -> _Pipeline | None:
-    """The pipeline that the ranks form; None where they form none."""
-    sends: list[float] = []
-    for one in ranks.facts if ranks.steps else ():
-        kinds = one.talks.kind
-        passed = sum(kind in _PASSED_ON for kind in kinds)
-        if not kinds or passed < _MOSTLY * len(kinds):
-            return None
-        sends.append(sum(kind in ("send", "send_recv") for kind in kinds) / len(one.labels))
-    if not sends:
+    """The pipeline that the ranks form, or the equal ones; None where they form none."""
+    stage_of = _stages(ranks)
+    if len(set(stage_of)) < 2:
         return None
+    # Experts' exchanges are kernels of the same name as sends, which say what they are where a row says anything.
+    named = any("send" in one.talks.kind for one in ranks.facts)
+    kinds = ("send",) if named else ("send", "send_recv")
+    sends = [sum(kind in kinds for kind in one.talks.kind) / max(len(one.labels), 1) for one in ranks.facts]
     computing = np.sum([us for part, us in ranks.parts_us.items() if part in _COMPUTING], axis=0).mean(axis=1)
     # The last stage sends nothing but gradients back and the first nothing but activations: one for each micro-batch.
     micro = round(min(sends))
     if micro < 1 or not computing.min() > 0:
         return None
-    return _Pipeline(len(ranks.ranks), micro, tuple(float(us) for us in computing), ranks.step_us)
+    members = [np.flatnonzero(np.array(stage_of) == stage) for stage in range(max(stage_of) + 1)]
+    if not all(map(len, members)):
+        return None
+    work_us = tuple(float(np.median(computing[mine])) for mine in members)
+    return _Pipeline(stage_of, micro, work_us, ranks.step_us)
+
+
+def _stages(ranks: Ranks) -> tuple[int, ...]:
+    """The stage of each rank: as process groups say, or each rank is one, if passing on is most of what they do."""
+    if not ranks.steps:
+        return ()
+    places = [[place.index for place in one.mesh if place.kind == "stages"] for one in ranks.facts]
+    if all(places):
+        return tuple(indices[0] for indices in places)
+    for one in ranks.facts:
+        kinds = one.talks.kind
+        if not kinds or sum(kind in _PASSED_ON for kind in kinds) < _MOSTLY * len(kinds):
+            return ()
+    return tuple(range(len(ranks.facts)))
 
 
 def _share_cores(ranks: Ranks) -> bool:
@@ -125,18 +155,22 @@ def _share_cores(ranks: Ranks) -> bool:
     )
 
 
-def _waited_us(ranks: Ranks, source: int) -> float | None:
-    """What the rank that waits longest for this one does nothing else, profiled µs per step; None where not matched."""
-    mine = [one.waited_us for one in ranks.passes if one.source == source]
+def _waited_us(ranks: Ranks, pipeline: _Pipeline) -> float | None:
+    """What the rank that waits longest for the slowest stage does nothing else, profiled µs per step.
+
+    None where sends and receives could not be matched.
+    """
+    mine = [one.waited_us for one in ranks.passes if pipeline.stage_of[one.source] == pipeline.slowest]
     return max(mine) if mine and not ranks.unpassed else None
 
 
 def _unequal(ranks: Ranks, pipeline: _Pipeline, waited_us: float | None) -> Finding:
     most_us, mean_us = pipeline.work_us[pipeline.slowest], pipeline.mean_us
-    number = ranks.ranks[pipeline.slowest]
+    numbers = pipeline.of_slowest(ranks.ranks)
+    of = f"rank {numbers[0]}" if len(numbers) == 1 else f"ranks {_named(numbers)}"
     return Finding(
         message=(
-            f"The stage of rank {number} computes for {duration(ranks.scale.scaled(most_us))} of each step, "
+            f"The stage of {of} computes for {duration(ranks.scale.scaled(most_us))} of each step, "
             f"{count(most_us / mean_us)} times the mean of the {pipeline.stages} stages, and the others wait for it"
             + (f", {duration(ranks.scale.scaled(waited_us))} for the data it sends." if waited_us else ".")
         ),
@@ -148,7 +182,7 @@ def _unequal(ranks: Ranks, pipeline: _Pipeline, waited_us: float | None) -> Find
         ),
         facts=_facts(ranks, pipeline),
         fix=_EVEN,
-        ranks=(number,),
+        ranks=numbers,
     )
 
 
@@ -173,6 +207,14 @@ def _bubble(ranks: Ranks, pipeline: _Pipeline) -> Finding:
     )
 
 
+def _named(numbers: Sequence[int]) -> str:
+    """Ranks in words: a few of them, or the first and last of many."""
+    if numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]} to {numbers[-1]}"
+    some = ", ".join(map(str, numbers[:_LISTED]))
+    return some if len(numbers) <= _LISTED else f"{some}, …"
+
+
 def _saving(ranks: Ranks, low_us: float, high_us: float, how: str) -> Saving:
     return ranks.scale.saving(low_us, high_us, how)
 
@@ -181,7 +223,7 @@ def _facts(ranks: Ranks, pipeline: _Pipeline) -> dict[str, Any]:
     return {
         "stages": pipeline.stages,
         "micro_batches": pipeline.micro,
-        "computing_us_by_rank": {str(r): us for r, us in zip(ranks.ranks, pipeline.work_us, strict=True)},
+        "computing_us_by_stage": {str(stage): us for stage, us in enumerate(pipeline.work_us)},
         "waiting_us_by_pair": {_pair(ranks, one): one.waited_us for one in ranks.passes},
         "travelling_us_by_pair": {_pair(ranks, one): one.travels_us for one in ranks.passes},
     }

@@ -23,14 +23,14 @@ class Watch:
 
 
 def main(kind: str, steps: int = 216_000) -> None:
-    """Trains; from five sixths of the steps on there is one more hook, or a longer history, every so often."""
+    """Trains; from two thirds of the steps on there is one more hook, or a longer history, every so often."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     data = torch.randn(4096, 32)
     target = data.sum(1, keepdim=True)
-    watch, history, late = Watch(), [0.0], steps * 5 // 6
+    watch, history, late = Watch(), [0.0], steps * 2 // 3
     for step in range(steps):
         at = step * 16 % 4096
         if kind == "hooks" and step >= late and step % max(steps // 216, 1) == 0:

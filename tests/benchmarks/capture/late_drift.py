@@ -2,7 +2,7 @@
 
     python tests/benchmarks/capture/late_drift.py [--steps 216000] [--keep FOLDER]
 
-216,000 steps are three hours of 50 ms; here each takes a third of a millisecond. Something piles up from five sixths of
+216,000 steps are three hours of 50 ms; here each takes a third of a millisecond. Something piles up from two thirds of
 them on. Prints CPU seconds bare and watched, and which windows the report has.
 """
 
@@ -43,7 +43,7 @@ def main() -> int:
             out = (args.keep or Path(folder)).absolute() / kind
             bare_s, watched_s = cpu_s(words), cpu_s(["-m", "advisor", "run", "--quiet", "-o", str(out), *words])
             report = json.loads((out / "report.json").read_bytes())
-            print(f"\n{kind}: {bare_s:.1f} CPU s bare, {watched_s:.1f} with advisor run")
+            print(f"\n{kind}: {bare_s:.1f} CPU s bare, {watched_s:.1f} with advisor run", flush=True)
             for window in report["windows"]:
                 moved = [f"{one['name']} {one['before_us']:.0f} -> {one['after_us']:.0f} us" for one in window["moved"]]
                 print(
