@@ -48,6 +48,7 @@ from advisor.analyses.dataflow.passes.forwards_without_backward import (
 )
 from advisor.analyses.dataflow.readers import Readers
 from advisor.analyses.dataflow.reused import Reused
+from advisor.analyses.dataflow.side_lines import SideLines
 from advisor.analyses.dataflow.side_results import SideResults
 from advisor.analyses.dataflow.unread import Unread
 from advisor.analyses.lines.call_sites import CallSites
@@ -192,6 +193,7 @@ __all__ = [
     "SampledLoop",
     "SampledLoops",
     "Scale",
+    "SideLines",
     "SideResults",
     "SideThread",
     "SideThreads",

@@ -4,6 +4,8 @@
 The time between training steps in which the model processes batches without training on them, or runs in evaluation
 mode; and lines of the training step itself at which a model runs in evaluation mode that trains at other lines: its
 share of the run, how often it happens, and at which line. Capture times the whole run, not only the profiled steps.
+What runs in every training step may be what the step trains on, such as the sequences or actions that a policy
+generates: it is reported only if `advisor run` observed that no op of the training reads its results.
 
 ## Why it costs time
 While the model is evaluated, it does not train. An evaluation over the whole validation set every few steps always
@@ -24,9 +26,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import Example, Finding, Fix, RankRecord, WatchedRun, duration
+from advisor.api import Example, Finding, Fix, RankRecord, SideLines, WatchedRun, duration
 
-from ..shared._examples import STEPS_ON_CPU
+from ..shared._examples import STEPS_ON_CPU, node, observed, op, two_steps
 from ..shared._places import place
 from ..shared._run_examples import TRAINS, run_of, sample
 from ..shared._run_parts import each_hour, finding_of, is_known, saving_of, watched
@@ -41,6 +43,7 @@ _NEAR = 0.1
 def check(
     run: WatchedRun,
     record: RankRecord | None,
+    sides: SideLines | None,
     *,
     min_share: float = 0.1,  # of the loop, for evaluations within an epoch: the fix leaves a twentieth
     min_share_of_epochs: float = 0.25,  # for one per epoch: a validation set of a fifth, which is common, takes less
@@ -55,6 +58,9 @@ def check(
     if not is_known(part, run, min_share_of_epochs if by_epoch else min_share):
         return
     each_us, every = part.us / part.times, _customary(run.steps / part.times)
+    unread = sides is not None and any(sides.has(line.source, line.inner) for line in part.lines)
+    if not by_epoch and round(every) <= 1 and not unread:
+        return
     fewer = part.us / (left_share / (1 - left_share) * (run.loop_us - part.us))
     interval = _rounded(fewer if by_epoch else fewer * every)
     kept = (1 if by_epoch else every) / interval
@@ -131,6 +137,25 @@ def _in_steps(*marks: str) -> dict[str, Any]:
     return run_of({"step": (60.0, 600)}, trains, sample("step", 91, 120, "forward", "eval_mode", *marks, hits=120))
 
 
+# A trained layer with its loss, then one at line 91 without gradients, of which Python reads the mean.
+_TRAINS_AND_TESTS = two_steps(
+    "[F   ][L ][X ][Z   ][E    ][M ][I]",
+    F=op("linear", [64, 64], [64, 64], number=1, **{"Call stack": "train.py(80): <module>"}),
+    L=op("l1_loss", [64, 64], [64, 64], number=2, **{"Call stack": "train.py(81): <module>"}),
+    X=node(2),
+    Z=node(1),
+    E=op("linear", [64, 64], [64, 64], **{"Call stack": "train.py(91): <module>"}),
+    M=op("mean", [64, 64], **{"Call stack": "train.py(91): <module>"}),
+    I=op("item", [], **{"Call stack": "train.py(91): <module>"}),
+)
+
+
+def _read_by(training: bool) -> dict[str, Any]:
+    """What the ops of such a step read: the mean is a number of Python's, or the next step's loss reads it."""
+    waits = [[], [1], [], [1], [1]]
+    return observed("linear l1_loss linear mean item", waits, leaving=[], onward=[(3, 1)] if training else [])
+
+
 EXAMPLES = [
     Example(
         "the whole validation set every 20 steps",
@@ -194,8 +219,8 @@ EXAMPLES = [
     ),
     Example(
         "the test set in every step",
-        STEPS_ON_CPU,
-        facts=_in_steps("also_trained"),
+        _TRAINS_AND_TESTS,
+        facts=_in_steps("also_trained") | _read_by(training=False),
         saves_us=(25_000, 45_000),
         says=("train.py:91", "in every training step"),
         fixes=("every 20 steps",),
@@ -205,6 +230,20 @@ EXAMPLES = [
         STEPS_ON_CPU,
         facts=_facts(12.0, 30, 0, "long", marks=["forward", "eval_mode"], outside=True),
         saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "what a model makes in evaluation mode in every step, on which the next one trains",
+        _TRAINS_AND_TESTS,
+        saves_us=None,
+        facts=_in_steps("also_trained") | _read_by(training=True),
+        near_miss=True,
+    ),
+    Example(
+        "the same where it was not observed what reads its results",
+        STEPS_ON_CPU,
+        saves_us=None,
+        facts=_in_steps("also_trained"),
         near_miss=True,
     ),
     Example("a teacher in every step", STEPS_ON_CPU, facts=_in_steps(), saves_us=None, near_miss=True),
