@@ -34,6 +34,7 @@ WORDS = (
     "reload_dataloaders",
     "bucket_cap_mb",
     "fully_shard",
+    "max_norm",
 )
 _SETTINGS = (
     "threads",
@@ -54,6 +55,7 @@ _SETTINGS = (
     "reloaded_loaders",
     "bucket_cap_mb",
     "fully_shard",
+    "max_norm",
 )
 # Calls of which there may be several, one for each kind of module: the first stands for them all.
 FIRST_COUNTS = ("fully_shard",)
@@ -82,6 +84,8 @@ def settings_of(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """
     yield from ((name, node) for name in _of_node(node))
     yield from ((name, at) for given_to, value, at in given(node) if (name := _of_name(given_to, value)))
+    if isinstance(node, ast.Call) and "embedding" in last_name(node.func).lower():
+        yield from (("max_norm", one.value) for one in node.keywords if one.arg == "max_norm")
 
 
 def _of_name(name: str, value: ast.expr) -> str:
