@@ -62,6 +62,7 @@ from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.step.copies import Copies, CopySite
 from advisor.analyses.step.counters import Counters
 from advisor.analyses.step.deprofiled import Deprofiled, Stretch, together
+from advisor.analyses.step.gap_owners import STANDSTILL
 from advisor.analyses.step.gpu_idle import Gap, GpuIdle, IdleGroup
 from advisor.analyses.step.host_gaps import HostGaps
 from advisor.analyses.step.input_wait import InputWaits
@@ -75,6 +76,7 @@ from advisor.analyses.step.rates import Rates
 from advisor.analyses.step.repeated_ops import OpLoop, RepeatedOps
 from advisor.analyses.step.side_threads import SideThread, SideThreads
 from advisor.analyses.step.stalled_steps import StalledSteps
+from advisor.analyses.step.standstills import Standstills
 from advisor.analyses.step.state_reads import StateRead, StateReads, where_read
 from advisor.analyses.step.syncs import Syncs, SyncSite
 from advisor.analyses.step.thread_use import ThreadUse
@@ -113,6 +115,7 @@ __all__ = [
     "LOOP_ITERATIONS",
     "MOST_KEPT",
     "NO_GRAD_SAVES",
+    "STANDSTILL",
     "BackwardPasses",
     "BatchSplit",
     "Block",
@@ -199,6 +202,7 @@ __all__ = [
     "SideThreads",
     "SlowerLine",
     "StalledSteps",
+    "Standstills",
     "StateRead",
     "StateReads",
     "StepDrift",

@@ -89,9 +89,10 @@ class Edited(Struct, frozen=True, eq=False):
 class Editor:
     """Applies edits to the weights of one graph."""
 
-    def __init__(self, graph: Graph, events: Events, opens: int) -> None:
+    def __init__(self, graph: Graph, events: Events, opens: int, late: Intervals) -> None:
         self.graph, self.events, self.opens = graph, events, opens
         self._thread_of_point = np.array(graph.threads, np.int64)[graph.points.thread]
+        self._late_ns = _late_ns(graph, late - opens)
         rows = graph.points.row
         self._call_start = np.where(rows >= 0, events.start_ns[np.maximum(rows, 0)] - opens, -1)
         self._launched_by = _launching_points(graph)
@@ -169,9 +170,9 @@ class Editor:
         no_longer = np.zeros(len(inside), bool)
         works = len(self.graph.work.row)
         no_longer[self.graph.edges.target[cut] - works] = True
-        # What such a call took after the device was done was its way out of waiting.
+        # What such a call took after the device was done was its way out of waiting, unless its thread did not run.
         return [
-            replace(weights, tail=np.where(no_longer, 0.0, weights.tail), alive=weights.alive & ~cut)
+            replace(weights, tail=np.where(no_longer, self._late_ns, weights.tail), alive=weights.alive & ~cut)
             for weights in several
         ]
 
@@ -221,6 +222,12 @@ class Editor:
         """Which edges hold one of these points back."""
         target = self.graph.edges.target - len(self.graph.work.row)
         return (target >= 0) & points[np.maximum(target, 0)]
+
+
+def _late_ns(graph: Graph, late: Intervals) -> Ints:
+    """How much of each point's tail its thread did not run for."""
+    points = graph.points
+    return overlap_of_each(points.time - points.tail, points.time, late)
 
 
 def _launching_points(graph: Graph) -> Ints:

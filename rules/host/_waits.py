@@ -15,6 +15,7 @@ from advisor.api import (
     Price,
     Saving,
     Source,
+    Standstills,
     Syncs,
     SyncSite,
     edits,
@@ -72,11 +73,15 @@ class Waits(Struct, frozen=True, eq=False):
     told: tuple[Wait, ...]
 
     @classmethod
-    def compute(cls, syncs: Syncs, busy: GpuBusy, price: Price, lines: Lines) -> Waits:
-        """Of a trace with a device; Missing as syncs are. Small copies, each waited for, have a rule of their own."""
+    def compute(cls, syncs: Syncs, busy: GpuBusy, price: Price, lines: Lines, stills: Standstills) -> Waits:
+        """Of a trace with a device; Missing as syncs are. Small copies, each waited for, have a rule of their own.
+
+        What the device idles for while the host does not run at all is not what waits cost.
+        """
+        ours_us = sum(price.breakdown.us(part) - price.breakdown.us_in(part, stills.spans) for part in IDLE)
         sites = tuple(site for site in syncs.sites if not _of_small_copies(site, price, lines))
         syncs = Syncs(syncs.count, syncs.us, sites)
-        return cls(_read_together(tuple(_told(syncs, busy, price)), syncs, price))
+        return cls(_read_together(tuple(_told(syncs, busy, price, ours_us)), syncs, price, ours_us))
 
 
 def _of_small_copies(site: SyncSite, price: Price, lines: Lines) -> bool:
@@ -84,7 +89,7 @@ def _of_small_copies(site: SyncSite, price: Price, lines: Lines) -> bool:
     return 2 * int(small.sum()) > len(small)
 
 
-def _read_together(alone: tuple[Wait, ...], syncs: Syncs, price: Price) -> tuple[Wait, ...]:
+def _read_together(alone: tuple[Wait, ...], syncs: Syncs, price: Price, ours_us: float) -> tuple[Wait, ...]:
     """The waits, with all reads of values and of sizes as one where that saves at least WORTH of the step more."""
     reads = [site for site in syncs.sites if site.from_user and site.op in (*READS, *_SIZES)]
     all_us, least_us = sum(site.us for site in reads), WORTH * price.ops.steps.step_us
@@ -102,7 +107,7 @@ def _read_together(alone: tuple[Wait, ...], syncs: Syncs, price: Price) -> tuple
         where=places[0] if len(places) == 1 else None,
         rows=tuple(sorted({row for site in reads for row in site.rows})),
     )
-    saving = _ahead(whole, price)
+    saving = _ahead(whole, price, ours_us)
     mine = [wait for wait in alone if wait.site in reads]
     told_us = sum(wait.saving.high_us for wait in mine)
     if saving is None or saving.high_us < told_us + WORTH * price.scale.step_us:
@@ -113,16 +118,16 @@ def _read_together(alone: tuple[Wait, ...], syncs: Syncs, price: Price) -> tuple
     return (one, *(wait for wait in alone if wait not in mine))
 
 
-def _told(syncs: Syncs, busy: GpuBusy, price: Price) -> Iterator[Wait]:
+def _told(syncs: Syncs, busy: GpuBusy, price: Price, ours_us: float) -> Iterator[Wait]:
     steps, scale = price.ops.steps, price.scale
-    bound_us = price.measured_us(("idle_sync",))
+    bound_us = min(price.measured_us(("idle_sync",)), ours_us)
     for site in syncs.sites:
         cost_us = min(site.gives_back_us, bound_us)
         least_us = WORTH * steps.step_us
         if not site.from_user or max(cost_us, site.us) < least_us or _reads_copies(site, price):
             continue
         after = _saving(site, cost_us, busy, price) if cost_us >= least_us else None
-        ahead = _ahead(site, price)
+        ahead = _ahead(site, price, ours_us)
         # Mostly idle time that follows, of a host that is not ahead: all of it is what the waits cost.
         later = after is None or (ahead is not None and ahead.high_us > 2 * after.high_us)
         saving = ahead if after is None or later else _farther(after, ahead)
@@ -154,7 +159,7 @@ def _reads_copies(site: SyncSite, price: Price) -> bool:
     return bool(2 * (np.diff(before, prepend=0) > 0).sum() > len(site.rows))
 
 
-def _ahead(site: SyncSite, price: Price) -> Saving | None:
+def _ahead(site: SyncSite, price: Price, ours_us: float) -> Saving | None:
     """What it gives back that the host launches ahead: idle time of later causes goes. Only a replay can tell.
 
     Between the wait and the next launches the host does work of its own, which it did before the device was done.
@@ -174,7 +179,7 @@ def _ahead(site: SyncSite, price: Price) -> Saving | None:
         return None
     how = "low: nothing; high: the step without these waits, with the host as far ahead as its launches allow"
     without = edits.unsync(rows)
-    return price.saving([], [without], IDLE, how, model_us=(0.0, 0.0), bound_us=price.measured_us(IDLE))
+    return price.saving([], [without], IDLE, how, model_us=(0.0, 0.0), bound_us=ours_us)
 
 
 def _saving(site: SyncSite, cost_us: float, busy: GpuBusy, price: Price) -> Saving:

@@ -34,6 +34,7 @@ from advisor.api import (
     GEMM,
     ITEM,
     NEXT,
+    STANDSTILL,
     Category,
     Ev,
     Example,
@@ -47,6 +48,7 @@ from advisor.api import (
     Price,
     Saving,
     Scale,
+    Standstills,
     Treatment,
     draw,
     duration,
@@ -64,6 +66,7 @@ from ..shared._words import percent
 from ._nameless_idle import NAMELESS, in_one_step, rest, what_of
 from ._updates_beside_torch import UPDATES_BESIDE_TORCH, updates_beside_torch, updating
 from ._waits import IDLE, Waits
+from .threads._standing_still import STANDING_STILL, standing_still
 
 CONFIRMED = "real trace: TimeSformer inference on an H100, 217 ms of preprocessing before the first kernel"
 
@@ -83,6 +86,7 @@ def check(
     price: Price,
     waits: Waits | None,
     work: OptimizerWork | None,
+    stills: Standstills,
     *,
     min_share: float = 0.03,  # below 3 % of the step a saving is within the noise between steps
 ) -> Iterator[Finding]:
@@ -97,8 +101,12 @@ def check(
         yield updating(price, updates)
     else:
         named_us = 0.0
+    still_us = breakdown.us_in("idle_host", stills.spans)
+    if still_us >= min_share * step_us:
+        named_us += still_us
+        yield standing_still(still_us, stills, price)
     for group in idle.top("idle_host", _PLACES):
-        if (group.where or group.host not in NAMELESS) and group.us >= min_share * step_us:
+        if (group.where or group.host not in (*NAMELESS, STANDSTILL)) and group.us >= min_share * step_us:
             spans = idle.spans_of("idle_host", group)
             if _optimizers_own(price, spans) or _mostly(spans, others) or _of_the_loop(price, group, spans):
                 continue
@@ -248,6 +256,7 @@ _STEPS = """
 
 EXAMPLES = [
     UPDATES_BESIDE_TORCH,
+    *STANDING_STILL,
     Example(
         "a function prepares the input before each launch",
         draw(_STEPS, us=1000, P=Ev("train.py(12): prepare"), F=FORWARD, B=BACKWARD, K=GEMM),

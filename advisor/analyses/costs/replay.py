@@ -13,6 +13,7 @@ from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
+from advisor.analyses.step.standstills import Standstills
 from advisor.computed import Missing
 from advisor.model import ReplayCheck, Saving
 from advisor.replay.edits import Edit, Editor
@@ -184,7 +185,14 @@ class Replay(Struct, frozen=True, eq=False):
 
     @classmethod
     def compute(
-        cls, trace: Trace, steps: Steps, scale: Scale, links: Links, nesting: Nesting, device: Device
+        cls,
+        trace: Trace,
+        steps: Steps,
+        scale: Scale,
+        links: Links,
+        nesting: Nesting,
+        device: Device,
+        stills: Standstills,
     ) -> Replay:
         """The replay of a trace. Missing for an accelerator whose work cannot be distinguished, and without a loop."""
         if device.kind == "foreign":
@@ -224,7 +232,7 @@ class Replay(Struct, frozen=True, eq=False):
             launching=_launching(trace, graph, nesting),
             steps=graph.steps,
             plan=plan,
-            editor=Editor(graph, trace.events, opens),
+            editor=Editor(graph, trace.events, opens, stills.late),
             scale=scale,
             hypotheses=tuple(one for one, _ in hypotheses),
             before_ns=tuple(step for _, step in hypotheses),

@@ -11,6 +11,7 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.lines.lines import Lines
 from advisor.analyses.step.blocking_calls import Drains
 from advisor.analyses.step.input_wait import fetch_rows
+from advisor.analyses.step.standstills import Standstills
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Ints, Trace
 from advisor.trace.intervals import Intervals, overlap_of_each
@@ -20,6 +21,8 @@ from advisor.trace.numbers import order_by
 PYTHON = "Python"
 # The profiler's own name for a run of the cyclic garbage collector.
 GARBAGE = "Python GC"
+# What `host` says of a stretch in which nothing ran on the host, though nothing held it.
+STANDSTILL = "threads that do not run"
 
 
 class Neighbours:
@@ -68,6 +71,7 @@ class Hosts(Struct, frozen=True, eq=False):
     top, top_ns rows of the outermost ops of all threads, by start, and these starts
     fetches     rows of the loop's fetches
     collecting  when Python's garbage collector ran, where it was recorded
+    still       when threads did not run, though nothing held them
     """
 
     events: Events
@@ -79,9 +83,19 @@ class Hosts(Struct, frozen=True, eq=False):
     top_ns: Ints
     fetches: Ints
     collecting: Intervals
+    still: Intervals
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps, nesting: Nesting, lines: Lines, links: Links, drains: Drains) -> Hosts:
+    def compute(
+        cls,
+        trace: Trace,
+        steps: Steps,
+        nesting: Nesting,
+        lines: Lines,
+        links: Links,
+        drains: Drains,
+        stills: Standstills,
+    ) -> Hosts:
         """What names are looked up in."""
         events = trace.events
         outermost = events.of(Category.CPU_OP) & nesting.outermost
@@ -89,7 +103,7 @@ class Hosts(Struct, frozen=True, eq=False):
         garbage = events.of(Category.PYTHON) & events.exactly(GARBAGE)
         collecting = events.covered(garbage)
         top = np.flatnonzero(outermost)
-        tables = (top, events.start_ns[top], np.flatnonzero(fetches), collecting)
+        tables = (top, events.start_ns[top], np.flatnonzero(fetches), collecting, stills.spans)
         return cls(events, lines, nesting, links, drains, *tables)
 
     def of(self, cause: str, pieces: Intervals, gap: Ints, before: Ints) -> tuple[Ints, list[Named]]:
@@ -146,6 +160,8 @@ class Hosts(Struct, frozen=True, eq=False):
         stop = int(np.searchsorted(self.top_ns, end_ns, side="left"))
         near = self.top[max(0, stop - _NEAR) : stop]
         overlap = np.minimum(events.end_ns[near], end_ns) - np.maximum(events.start_ns[near], start_ns)
+        if 2 * int(overlap_of_each([start_ns], [end_ns], self.still)[0]) > end_ns - start_ns:
+            return STANDSTILL, None
         where, ran = self.lines.what_ran(start_ns, end_ns)
         if 2 * int(overlap_of_each([start_ns], [end_ns], self.collecting)[0]) > end_ns - start_ns:
             return GARBAGE, where

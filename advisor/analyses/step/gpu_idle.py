@@ -113,8 +113,9 @@ class GpuIdle(Struct, frozen=True, eq=False):
                   between the profiler's events of two steps, where only the profiler's own `step()` runs
     idle_sync     the queue drained in a blocking host call that really waited; lasts until the next device work, but no
                   longer than the wait (the host would have been that much ahead), and without intervals of a
-                  millisecond or more in which the host did other work
-    idle_host     the host did something other than launching: a collective of a CPU backend (the device waits for it
+                  millisecond or more in which the host did other work, or in which its threads did not run
+    idle_host     the host did something other than launching: it did not run, though nothing held it (`Standstills`),
+                  a collective of a CPU backend (the device waits for it
                   even if a sync does, too), an interval of 100 µs or more without op or runtime call, an op of a
                   millisecond or more that launched nothing, a runtime call of that length that waits for nothing, or
                   of 100 µs that launches nothing either
@@ -204,10 +205,10 @@ def _causes(
     left = subtract(left, dark)
     talking = events.covered(host_collectives(events))
     own = activity.python[activity.python[:, 1] - activity.python[:, 0] >= _OWN_WORK_NS]
-    own = merge(merge(own, activity.cpu_work), talking)
+    own = merge(merge(merge(own, activity.cpu_work), talking), activity.still)
     found["idle_sync"] = intersect(subtract(left, own), _drained(drains))
     left = subtract(left, found["idle_sync"])
-    found["idle_host"] = intersect(left, merge(activity.python, merge(activity.cpu_work, talking)))
+    found["idle_host"] = intersect(left, merge(activity.python, own))
     found["idle_launch"] = subtract(left, found["idle_host"])
     return {cause: found[cause] for cause in CAUSES}
 

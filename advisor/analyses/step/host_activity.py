@@ -8,6 +8,7 @@ from msgspec import Struct
 from advisor.analyses.base.classify import blocking_calls, launch_calls
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.steps import Steps
+from advisor.analyses.step.standstills import Standstills
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import EMPTY, Intervals, merge, overlap_of_each, subtract, union
 
@@ -28,14 +29,16 @@ class HostActivity(Struct, frozen=True, eq=False):
               in a function of many ops on tensors of the host; and runtime calls as long that do not wait for the
               device (staging of pageable memory), of 100 µs where they launch nothing (allocations, loading of
               modules). A copy from the device waits for it, and for what was queued before, however few bytes it has
+    still     when they did not run, though nothing held them (`Standstills`)
     """
 
     known: Intervals
     python: Intervals
     cpu_work: Intervals
+    still: Intervals
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps, links: Links) -> HostActivity:
+    def compute(cls, trace: Trace, steps: Steps, links: Links, stills: Standstills) -> HostActivity:
         """Host activity of a trace; empty where it holds no host rows."""
         events = trace.events
         launches = launch_rows(events, links)
@@ -45,7 +48,7 @@ class HostActivity(Struct, frozen=True, eq=False):
         feeding = feeds[events.thread]
         rows = feeding & events.of(Category.CPU_OP, Category.RUNTIME)
         if not rows.any():
-            return cls(EMPTY, EMPTY, EMPTY)
+            return cls(EMPTY, EMPTY, EMPTY, EMPTY)
         # The step's own rows say that the host was there, even where it ran no op at first.
         there = rows | (feeding & events.of(Category.ANNOTATION))
         here = np.flatnonzero(there)
@@ -59,6 +62,7 @@ class HostActivity(Struct, frozen=True, eq=False):
                 _cpu_work(events, feeding & (events.of(Category.CPU_OP) | events.named("Optimizer.step#")), launches),
                 merge(calls, _without_calls(events, feeding, launches, known)),
             ),
+            still=stills.spans,
         )
 
 

@@ -11,10 +11,11 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.lines.lines import Lines
 from advisor.analyses.step.blocking_calls import Drains
 from advisor.analyses.step.gpu_idle import GpuIdle
+from advisor.analyses.step.standstills import Standstills
 from advisor.computed import Missing
 from advisor.model import Source
 from advisor.trace.events import Category, Ints, Trace
-from advisor.trace.intervals import overlap_of_each
+from advisor.trace.intervals import overlap_of_each, subtract
 
 
 class SyncSite(Struct, frozen=True):
@@ -22,7 +23,7 @@ class SyncSite(Struct, frozen=True):
 
     op             the op or call that the user wrote (`aten::item`, `aten::copy_`, `cudaDeviceSynchronize` …)
     calls          per step
-    us             time that they blocked the host, µs per step
+    us             time that they blocked the host, µs per step; not what they returned late (`Standstills.late`)
     idle_after_us  device idle from the drained queue to the next device work, µs per step, as far as it is idle_sync
     then_idle_us   the same of every explained cause: what the host does between the wait and the next launch
     gives_back_us  upper bound of the saving without them: of each the smaller of its wait and the idle time after it
@@ -56,19 +57,22 @@ class Syncs(Struct, frozen=True, eq=False):
     sites: tuple[SyncSite, ...]
 
     @classmethod
-    def compute(cls, trace: Trace, steps: Steps, drains: Drains, lines: Lines, idle: GpuIdle | None) -> Syncs:
+    def compute(
+        cls, trace: Trace, steps: Steps, drains: Drains, lines: Lines, idle: GpuIdle | None, stills: Standstills
+    ) -> Syncs:
         """Syncs of this rank. Raises Missing if the trace has no runtime calls."""
         events = trace.events
         if not events.of(Category.RUNTIME).any():
             raise Missing("the trace has no calls into a device runtime, so blocking calls cannot be counted")
-        own_ns = _blocked_ns(drains, events.dur_ns[drains.call])
+        start, end = events.start_ns[drains.call], events.end_ns[drains.call]
+        own_ns = _blocked_ns(drains, end - start - overlap_of_each(start, end, stills.late))
         stalled = then_idle = np.zeros(len(own_ns), np.int64)
         if idle is not None:
             drained = drains.begin_ns + drains.waited_ns
             until = np.where(drains.waited_ns > 0, np.minimum(drains.until_ns, steps.window[-1, 1]), drained)
             until = np.maximum(until, drained)
             stalled = overlap_of_each(drained, until, idle.intervals["idle_sync"])
-            then_idle = overlap_of_each(drained, until, idle.explained)
+            then_idle = overlap_of_each(drained, until, subtract(idle.explained, stills.spans))
         idle_steps = idle.steps_count if idle is not None else steps.of_window
         groups: dict[tuple[str, Source | None, bool], list[int]] = {}
         for i, row in enumerate(drains.op):

@@ -1,0 +1,113 @@
+"""Stretches in which threads of the host did not run, though nothing that the trace knows held them."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from advisor.analyses.base.classify import blocking_calls
+from advisor.analyses.base.links import Links
+from advisor.trace.events import Category, Events, Ints, Trace
+from advisor.trace.intervals import EMPTY, Intervals, merge, union
+
+# A thread that waits for the device is woken some 10 µs after the device is done; clocks of a trace agree to some µs.
+_LATE_NS = 1_000_000
+# Of a period a shorter rest costs less than a twentieth, and between two rows of a healthy loop there are many.
+_LONG_NS = 5_000_000
+# Linux gives a control group its processors' time anew at the start of each period. The default of cpu.cfs_period_us,
+# of Docker's `--cpu-period` and of Kubernetes' `cpuCFSQuotaPeriod` (docs.kernel.org/scheduler/sched-bwc.html).
+PERIOD_NS = 100_000_000
+# A thread that may run again does within a time slice of the scheduler; by chance two rests agree so in 2 % of cases.
+_SAME_NS = 1_000_000
+# Rests that agree by chance, three: 0.04 %; most of the late returns must, since a quota stops whatever runs.
+_SEVERAL, _MOST = 3, 0.75
+
+
+class Standstills(Struct, frozen=True, eq=False):
+    """Waits that return long after what they waited for, and other rests that end in their rhythm.
+
+    late        of each synchronization, and of each copy to the host that is waited for, the time between the end of
+                the device's work before it and its return, less the least such time among the calls of its name; a
+                millisecond or more. What it waited for was done: its thread did not run
+    periodic    stretches of 5 ms or more in which no row of any host thread begins or ends, and no wait is unfulfilled,
+                that end at multiples of Linux' period of quotas, as the late returns do; empty where those do not
+    """
+
+    late: Intervals
+    periodic: Intervals
+
+    @property
+    def spans(self) -> Intervals:
+        """All of them."""
+        return merge(self.late, self.periodic)
+
+    @classmethod
+    def compute(cls, trace: Trace, links: Links) -> Standstills:
+        """Of a trace; without work of a device nothing is known to have been waited for."""
+        ends = np.sort(trace.events.end_ns[np.flatnonzero(trace.device_work)])
+        late = _late(trace.events, links, ends) if len(ends) else EMPTY
+        return cls(late, _periodic(trace.events, late, ends) if len(late) else EMPTY)
+
+
+def _late(events: Events, links: Links, ends: Ints) -> Intervals:
+    rows, copied_ns = _waits(events, links)
+    if not len(rows):
+        return EMPTY
+    since = np.maximum(events.start_ns[rows], _done(ends, events.end_ns[rows]))
+    lag = events.end_ns[rows] - since
+    names, which = np.unique(events.name[rows], return_inverse=True)
+    least = np.full(len(names), np.iinfo(np.int64).max)
+    np.minimum.at(least, which, lag)
+    beyond = lag - least[which]
+    # From memory that is not pinned the host copies the last part itself, which takes no longer than all of it took.
+    late = (beyond >= _LATE_NS) & (beyond > copied_ns)
+    return union((since + least[which])[late], events.end_ns[rows][late])
+
+
+def _waits(events: Events, links: Links) -> tuple[Ints, Ints]:
+    """Calls that do nothing but wait, and what the copies take on the device that some of them launch, ns."""
+    copies = np.flatnonzero(events.of(Category.MEMCPY) & events.named("DtoH", "DeviceToHost") & (links.launch >= 0))
+    copies = copies[events.end_ns[links.launch[copies]] >= events.end_ns[copies]]
+    syncs = np.flatnonzero(blocking_calls(events) & events.named("Synchronize"))
+    rows = np.concatenate((syncs, links.launch[copies]))
+    took = np.concatenate((np.zeros(len(syncs), np.int64), events.dur_ns[copies]))
+    order = np.argsort(rows, kind="stable")
+    return rows[order], took[order]
+
+
+def _done(ends: Ints, by_ns: Ints) -> Ints:
+    """When the last work of a device had ended, of that which had by each instant."""
+    return np.concatenate(([np.iinfo(np.int64).min], ends))[np.searchsorted(ends, by_ns, side="right")]
+
+
+def _periodic(events: Events, late: Intervals, ends: Ints) -> Intervals:
+    rests = _rests(events, ends)
+    mine = late[late[:, 1] - late[:, 0] >= _LONG_NS]
+    if not len(mine):
+        return EMPTY
+    # The late return that most others agree with.
+    agree = _apart(mine[:, 1][:, None], mine[:, 1][None]) <= _SAME_NS
+    first = mine[int(agree.sum(1).argmax()), 1]
+    found = rests[_apart(rests[:, 1], first) <= _SAME_NS]
+    return found if agree.sum(1).max() >= _MOST * len(mine) and len(found) >= _SEVERAL else EMPTY
+
+
+def _apart(one_ns: Ints, other_ns: Ints) -> Ints:
+    """How far instants are apart, but for whole periods."""
+    rest = (one_ns - other_ns) % PERIOD_NS
+    return np.minimum(rest, PERIOD_NS - rest)
+
+
+def _rests(events: Events, ends: Ints) -> Intervals:
+    """Stretches in which no row of any host thread begins or ends, after what a call in them waits for."""
+    host = np.flatnonzero(events.of(Category.CPU_OP, Category.RUNTIME, Category.ANNOTATION, Category.PYTHON))
+    instants = np.unique(np.concatenate((events.start_ns[host], events.end_ns[host])))
+    start, end = instants[:-1], instants[1:]
+    long = end - start >= _LONG_NS
+    start, end = start[long], end[long]
+    calls = events.covered(events.of(Category.RUNTIME))
+    at = np.searchsorted(calls[:, 0], start, side="right") - 1
+    inside = (at >= 0) & (calls[np.maximum(at, 0), 1] >= end) if len(calls) else np.zeros(len(start), bool)
+    start = np.where(inside, np.maximum(start, _done(ends, end)), start)
+    keep = end - start >= _LONG_NS
+    return np.column_stack((start[keep], end[keep]))

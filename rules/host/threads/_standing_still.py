@@ -1,0 +1,113 @@
+"""Idle time of the device in which no thread of the process runs, though nothing holds it."""
+
+from __future__ import annotations
+
+from advisor.api import FORWARD, GEMM, SYNC, Example, Finding, Fix, Price, Standstills, draw, duration
+
+from ...shared._words import each_step, plural
+
+# docs.kernel.org/scheduler/sched-bwc.html: a group that has used its quota of a period is throttled until the next;
+# docs.docker.com/engine/containers/resource_constraints: `--cpus` sets that quota.
+_CONFIRM = "# `nr_throttled` in the container's /sys/fs/cgroup/cpu.stat counts such periods"
+_MORE_TIME = Fix(
+    "Raise the container's CPU limit, or use fewer loader workers and threads than its CPUs",
+    "exact",
+    "docker run --cpus=2 …  # in Kubernetes `limits: {cpu: 2}`\nDataLoader(dataset, num_workers=6)",
+    f"{_CONFIRM}\ndocker run --cpus=8 …\nDataLoader(dataset, num_workers=6)",
+)
+_OWN_CORES = Fix(
+    "Give the process cores of its own: run less beside it, or raise its CPU limit",
+    "exact",
+    "",
+    f"{_CONFIRM}\n# `run_queue_wait` of other processes: pidstat -u -w 1; fewer workers and threads leave cores free",
+)
+_HOW = "low: nothing, if the host then needs as long; high: the GPU no longer idles while the host stands still"
+
+
+def standing_still(idle_us: float, stills: Standstills, price: Price) -> Finding:
+    """The finding of so much idle time, µs of a recorded step."""
+    spans = stills.periodic if len(stills.periodic) else stills.late
+    longest_us = float((spans[:, 1] - spans[:, 0]).max()) / 1e3
+    idle = f"The GPU is idle {each_step(price, idle_us)} while no thread of the process runs"
+    often = f"{plural(len(spans), 'time')} in {plural(price.ops.steps.count, 'recorded step')}"
+    if len(stills.periodic):
+        why = (
+            f"{often} all of them stop, for up to {duration(longest_us)}, and go on at multiples of 100 ms, the period "
+            "of Linux' CPU quotas: the container has probably used up its quota"
+        )
+    else:
+        why = (
+            f"{often} a call that waits for the GPU returns late, up to {duration(longest_us)} after the GPU is done: "
+            "other processes have its cores, or the container has used up its CPU quota"
+        )
+    return Finding(
+        message=f"{idle}: {why}.",
+        saving=price.scale.saving(0.0, idle_us, _HOW),
+        facts={"idle_us": idle_us, "standstills": len(spans), "longest_us": longest_us},
+        fix=_MORE_TIME if len(stills.periodic) else _OWN_CORES,
+        claims=("idle_host",),
+        at_most="medium",
+    )
+
+
+_BOXES = {"F": FORWARD, "S": SYNC, "K": GEMM}
+STANDING_STILL = (
+    Example(
+        "the container's CPU quota is used up: waits return at the next multiple of 100 ms",
+        draw(
+            """
+            step   [1                 ][2                 ][3                 ][4                 ]
+            cpu    [F][S           ]   [F][S              ][F][S              ][F][S              ]
+            gpu 7   [K             ]    [K          ]       [K            ]     [K          ]
+            """,
+            us=5000,
+            **_BOXES,
+        ),
+        saves_us=(0, 24_000),
+        says=("no thread of the process runs", "multiples of 100 ms"),
+        fixes=("Raise the container's CPU limit",),
+    ),
+    Example(
+        "a wait returns late now and then: something else has the process' cores",
+        draw(
+            """
+            step   [1              ][2                 ][3                  ][4                 ]
+            cpu    [F][S           ][F][S              ][F][S               ][F][S             ]
+            gpu 7   [K             ] [K          ]       [K                 ] [K               ]
+            """,
+            us=1000,
+            **_BOXES,
+        ),
+        saves_us=(0, 2_500),
+        says=("returns late",),
+        fixes=("Give the process cores of its own",),
+    ),
+    Example(
+        "clocks of host and device that differ: all waits return as late",
+        draw(
+            """
+            step   [1                 ][2                 ][3                 ][4                 ]
+            cpu    [F][S              ][F][S              ][F][S              ][F][S              ]
+            gpu 7  [K             ]    [K             ]    [K             ]    [K             ]
+            """,
+            us=5000,
+            **_BOXES,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "the host stands still while the device works",
+        draw(
+            """
+            step   [1                 ][2                 ][3                 ][4                 ]
+            cpu    [F][S            ][F]                  [S][F][S          ][F][S              ]
+            gpu 7  [K               ][K                     ][K             ][K                 ]
+            """,
+            us=5000,
+            **_BOXES,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+)
