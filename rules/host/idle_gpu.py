@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -47,7 +48,6 @@ from advisor.api import (
     OptimizerWork,
     Price,
     Saving,
-    Scale,
     Standstills,
     Treatment,
     draw,
@@ -62,6 +62,7 @@ from advisor.api import (
 from ..shared._allocator import allocator_calls
 from ..shared._compiled_regions import compiling, pieces_of
 from ..shared._host_updates import host_updates
+from ..shared._made_on_host import COMPUTED_FOR_COPIES, made_on_host
 from ..shared._words import percent
 from ._nameless_idle import NAMELESS, in_one_step, rest, what_of
 from ._updates_beside_torch import UPDATES_BESIDE_TORCH, updates_beside_torch, updating
@@ -70,6 +71,7 @@ from .threads._standing_still import STANDING_STILL, standing_still
 
 CONFIRMED = "real trace: TimeSformer inference on an H100, 217 ms of preprocessing before the first kernel"
 
+Ints = npt.NDArray[np.int64]
 # More than the three largest places is a profile, not advice.
 _PLACES = 3
 # Work of the host in more pieces a step alternates with that of the device, as where weights are sent one by one: each
@@ -90,7 +92,7 @@ def check(
     *,
     min_share: float = 0.03,  # below 3 % of the step a saving is within the noise between steps
 ) -> Iterator[Finding]:
-    breakdown, steps, scale = price.breakdown, price.ops.steps, price.scale
+    breakdown, steps = price.breakdown, price.ops.steps
     step_us = steps.step_us
     others = _of_others(price, work)
     host_us = breakdown.us("idle_host") - breakdown.us_in("idle_host", others)
@@ -111,8 +113,7 @@ def check(
             if _optimizers_own(price, spans) or _mostly(spans, others) or _of_the_loop(price, group, spans):
                 continue
             named_us += group.us
-            fix = _fix(group.host, _reads_back(price, spans))
-            yield _named(group, _saving(group, idle, busy_us, price), fix, step_us, scale)
+            yield _named(group, _saving(group, idle, busy_us, price), spans, price)
     # Where the next work was queued already, the device itself needed the time: nothing in the script gives it back.
     unknown_us = breakdown.us("idle_unknown") - idle.nobodys_us
     rest_us = host_us - named_us + unknown_us
@@ -187,30 +188,33 @@ def _of_others(price: Price, work: OptimizerWork | None) -> Intervals:
     return union(both[:, 0], both[:, 1])
 
 
-def _reads_back(price: Price, spans: Intervals) -> bool:
-    """Whether most copies that the host launches around these spans go from the device to the host."""
+def _copies_around(price: Price, spans: Intervals) -> tuple[Ints, Ints]:
+    """The copies that the host launches in ops, or calls, that reach into these spans, and the rows of those."""
     events, launch = price.ops.events, price.ops.links.launch
     copies = np.flatnonzero(events.of(Category.MEMCPY) & (launch >= 0))
     op = price.ops.nesting.outer_op[launch[copies]]
     around = np.where(op >= 0, op, launch[copies])
     # The op is left only when its copy has come: it reaches into the idle time that follows the queue's last work.
     reaches = [bool(len(intersect(np.array([[events.start_ns[row], events.end_ns[row]]]), spans))) for row in around]
-    mine = copies[np.array(reaches, bool)]
-    return 2 * int(events.named("DtoH")[mine].sum()) > len(mine)
+    mine = np.array(reaches, bool)
+    return copies[mine], around[mine]
 
 
-def _named(group: IdleGroup, saving: Saving, fix: Fix, step_us: float, scale: Scale) -> Finding:
-    idle_us = scale.scaled(group.us)
-    what = what_of(group.where, group.host)
+def _named(group: IdleGroup, saving: Saving, spans: Intervals, price: Price) -> Finding:
+    idle_us, share = price.scale.scaled(group.us), group.us / price.ops.steps.step_us
+    what = f"runs {what_of(group.where, group.host)}"
+    copies, around = _copies_around(price, spans)
+    back = price.ops.events.named("DtoH")[copies]
+    fix = None
+    if len(copies) and not back.any():
+        fix = made_on_host(price, np.unique(around).tolist()).fix_for(spans)
+        what = f"computes what {what_of(group.where, price.ops.events.text(int(around[0])))} copies" if fix else what
     return Finding(
-        message=(
-            f"The GPU is idle {duration(idle_us)} of each step ({percent(group.us / step_us)}) while the host runs "
-            f"{what}."
-        ),
+        message=(f"The GPU is idle {duration(idle_us)} of each step ({percent(share)}) while the host {what}."),
         saving=saving,
         where=(group.where,) if group.where else (),
         facts={"idle_us": group.us, "gaps_per_step": group.gaps_per_step, "host": group.host},
-        fix=fix,
+        fix=fix or _fix(group.host, 2 * int(back.sum()) > len(copies)),
         claims=("idle_host",),
     )
 
@@ -257,6 +261,7 @@ _STEPS = """
 EXAMPLES = [
     UPDATES_BESIDE_TORCH,
     *STANDING_STILL,
+    *COMPUTED_FOR_COPIES,
     Example(
         "a function prepares the input before each launch",
         draw(_STEPS, us=1000, P=Ev("train.py(12): prepare"), F=FORWARD, B=BACKWARD, K=GEMM),

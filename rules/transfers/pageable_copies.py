@@ -23,7 +23,8 @@ pinning copies on the loop's own thread, and `x.pin_memory().to(device, non_bloc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,6 +37,7 @@ from advisor.api import (
     TO,
     TO_BLOCKING,
     Copies,
+    CopySite,
     Ev,
     Example,
     Finding,
@@ -52,6 +54,7 @@ from advisor.api import (
     edits,
 )
 
+from ..shared._made_on_host import CREATE_THERE, CREATED, made_on_host
 from ..shared._places import made_at
 from ..shared._small_copies import told_as_small
 from ..shared._words import count, each_step, loader_call
@@ -106,13 +109,17 @@ def check(
     facts = loader.loader if loader else None
     rate = copies.h2d_pageable_bytes / copies.pageable_us * 1e6
     calls = copies.pageable_calls or 0.0
-    fix = trip or (KEEP_WEIGHTS if weights else _fix(facts, _without_workers(price, facts)))
+    created = not weights and _created(sites, price)
+    fix = trip or (
+        KEEP_WEIGHTS if weights else CREATE_THERE if created else _fix(facts, _without_workers(price, facts))
+    )
     found = Finding(
         message=(
             f"{data_size(copies.h2d_pageable_bytes)} a step are copied to the GPU from pageable memory, in "
             f"{count(calls)} {'copy' if calls == 1 else 'copies'} at {data_size(rate)}/s; for "
             f"{each_step(price, exposed_us)} the GPU does nothing else"
-            f"{': weights come layer by layer, as they are used' if weights else ''}."
+            f"{': weights come layer by layer, as they are used' if weights else ''}"
+            f"{': ops on the host create what is copied' if created else ''}."
         ),
         saving=saving,
         where=(*(made_at(facts) if "DataLoader(" in fix.after else ()), *(one.where for one in sites if one.where))[:3],
@@ -127,6 +134,12 @@ def check(
         claims=("exposed_copy",),
     )
     yield told_in_double(found, price, ops.tolist())
+
+
+def _created(sites: Sequence[CopySite], price: Price) -> bool:
+    """Whether ops on the host create what most of this time is spent to copy: no loader could pin it."""
+    largest = max(sites, key=lambda site: site.us, default=None)
+    return largest is not None and made_on_host(price, largest.ops_rows).created
 
 
 _NON_BLOCKING = Fix("Pass `non_blocking=True`", "exact", "x = x.to(device)", "x = x.to(device, non_blocking=True)")
@@ -204,6 +217,7 @@ _STEPS = """
 
 EXAMPLES = [
     IN_DOUBLE,
+    replace(CREATED, saves_us=(0, 4000), says=("create what is copied",)),
     Example(
         "the step begins with a pageable copy",
         draw(_STEPS, us=1000, T=TO_BLOCKING, C=H2D_PAGEABLE, F=FORWARD, B=BACKWARD, K=GEMM),
