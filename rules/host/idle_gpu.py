@@ -4,6 +4,8 @@
 Gaps in which no kernel, copy or memset runs on the device, and the host is not fetching a batch, not waiting in a
 synchronization and not about to launch: it runs Python, prepares data, logs, collects garbage, writes a checkpoint.
 Gaps without a name that the host would not leave if it did not wait before are left to `sync-in-loop`.
+Time in which threads do not run although nothing holds them: waits that return long after the device was done, and
+other pauses of all threads that end, as they do, at multiples of 100 ms, the period of CPU quotas.
 Each gap is attributed to the code that ran in it, where the trace shows it. Gaps that nothing in the trace explains are
 listed last.
 
@@ -14,6 +16,8 @@ most expensive part of the machine does nothing.
 ## How to fix it
 Take this work out of the loop: do it once before training, do it every N steps, do it in the loader's workers
 (they run concurrently with the step), or do it with tensor ops on the device instead of Python lists and loops.
+Where the host computes what it then copies to the device, create it there (`device=`), or copy first and convert there.
+Where a container's CPU quota is used up, raise it, or start fewer workers and threads than it has CPUs.
 
 ## When to leave it
 Work that runs once per epoch or less and happens to be in the recorded steps. Work that must finish before the next

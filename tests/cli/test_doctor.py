@@ -141,6 +141,19 @@ def test_cores_of_affinity_and_quota(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert cores.available(str(tmp_path))[0] == 1
 
 
+def test_periods_of_a_quota_and_those_in_which_it_was_used_up(tmp_path: Path) -> None:
+    """Of the group above the process that most of them stopped; a group without a quota has no periods."""
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "proc" / "self" / "cgroup").write_text("0::/a/b\n")
+    inner = tmp_path / "sys" / "fs" / "cgroup" / "a" / "b"
+    inner.mkdir(parents=True)
+    assert cores.quota_periods(str(tmp_path)) is None
+    (inner / "cpu.stat").write_text("usage_usec 900\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n")
+    assert cores.quota_periods(str(tmp_path)) is None
+    (inner.parent / "cpu.stat").write_text("usage_usec 900\nnr_periods 80\nnr_throttled 50\nthrottled_usec 3000000\n")
+    assert cores.quota_periods(str(tmp_path)) == (80, 50)
+
+
 def test_a_torch_older_than_any_tested_is_said() -> None:
     """By `doctor` and, from run.json's preflight, by every report."""
     assert doctor.too_old("2.1.2+cu121") is None

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from advisor.analyses.base.classify import blocking_calls
 from advisor.analyses.base.links import Links
+from advisor.capture.record import RankRecord
 from advisor.trace.events import Category, Events, Ints, Trace
 from advisor.trace.intervals import EMPTY, Intervals, merge, union
 
@@ -31,10 +32,12 @@ class Standstills(Struct, frozen=True, eq=False):
                 millisecond or more. What it waited for was done: its thread did not run
     periodic    stretches of 5 ms or more in which no row of any host thread begins or ends, and no wait is unfulfilled,
                 that end at multiples of Linux' period of quotas, as the late returns do; empty where those do not
+    used_up     share of these periods in which the un-profiled steps had used up their quota; None if not recorded
     """
 
     late: Intervals
     periodic: Intervals
+    used_up: float | None
 
     @property
     def spans(self) -> Intervals:
@@ -42,11 +45,12 @@ class Standstills(Struct, frozen=True, eq=False):
         return merge(self.late, self.periodic)
 
     @classmethod
-    def compute(cls, trace: Trace, links: Links) -> Standstills:
+    def compute(cls, trace: Trace, links: Links, record: RankRecord | None) -> Standstills:
         """Of a trace; without work of a device nothing is known to have been waited for."""
         ends = np.sort(trace.events.end_ns[np.flatnonzero(trace.device_work)])
         late = _late(trace.events, links, ends) if len(ends) else EMPTY
-        return cls(late, _periodic(trace.events, late, ends) if len(late) else EMPTY)
+        periodic = _periodic(trace.events, late, ends) if len(late) else EMPTY
+        return cls(late, periodic, record.vitals.quota_used_up if record and record.vitals else None)
 
 
 def _late(events: Events, links: Links, ends: Ints) -> Intervals:

@@ -38,6 +38,8 @@ class Vitals(msgspec.Struct, frozen=True):
     loop_queued_us: float | None = None  # time for which that thread waited for a core
     # The longest that a thread of torch's pool did; None where NumPy has no threads that are known.
     pool_queued_us: float | None = None
+    # Share of the periods of its control group's CPU quota in which that was used up; None without a quota.
+    quota_used_up: float | None = None
     process_cpu_us: float | None = None
     numpy_cpu_us: float | None = None  # CPU time of the threads of the OpenBLAS that NumPy calls; None if unknown
     children: int | None = None  # multiprocessing child processes that existed all that time, loader workers included

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor.api import FORWARD, GEMM, SYNC, Example, Finding, Fix, Price, Standstills, draw, duration
 
-from ...shared._words import each_step, plural
+from ...shared._words import each_step, percent, plural
 
 # docs.kernel.org/scheduler/sched-bwc.html: a group that has used its quota of a period is throttled until the next;
 # docs.docker.com/engine/containers/resource_constraints: `--cpus` sets that quota.
@@ -19,8 +19,10 @@ _OWN_CORES = Fix(
     "Give the process cores of its own: run less beside it, or raise its CPU limit",
     "exact",
     "",
-    f"{_CONFIRM}\n# `run_queue_wait` of other processes: pidstat -u -w 1; fewer workers and threads leave cores free",
+    f"{_CONFIRM},\n# `nonvoluntary_ctxt_switches` in /proc/PID/status how often others took a thread's core",
 )
+# A loop whose quota is used up in fewer periods hardly waits for it.
+_OFTEN = 0.05
 _HOW = "low: nothing, if the host then needs as long; high: the GPU no longer idles while the host stands still"
 
 
@@ -28,44 +30,71 @@ def standing_still(idle_us: float, stills: Standstills, price: Price) -> Finding
     """The finding of so much idle time, µs of a recorded step."""
     spans = stills.periodic if len(stills.periodic) else stills.late
     longest_us = float((spans[:, 1] - spans[:, 0]).max()) / 1e3
-    idle = f"The GPU is idle {each_step(price, idle_us)} while no thread of the process runs"
     often = f"{plural(len(spans), 'time')} in {plural(price.ops.steps.count, 'recorded step')}"
-    if len(stills.periodic):
-        why = (
-            f"{often} all of them stop, for up to {duration(longest_us)}, and go on at multiples of 100 ms, the period "
-            "of Linux' CPU quotas: the container has probably used up its quota"
-        )
-    else:
-        why = (
-            f"{often} a call that waits for the GPU returns late, up to {duration(longest_us)} after the GPU is done: "
-            "other processes have its cores, or the container has used up its CPU quota"
-        )
+    seen = (
+        f"all of them stop, for up to {duration(longest_us)}, and go on at multiples of 100 ms, the period of Linux' "
+        "CPU quotas"
+        if len(stills.periodic)
+        else f"a call that waits for the GPU returns late, up to {duration(longest_us)} after the GPU is done"
+    )
+    who = "no thread of the process runs" if len(stills.periodic) else "the thread that waited for it does not run"
+    quota, cause = _cause(stills)
     return Finding(
-        message=f"{idle}: {why}.",
+        message=f"The GPU is idle {each_step(price, idle_us)} while {who}: {often} {seen}: {cause}.",
         saving=price.scale.saving(0.0, idle_us, _HOW),
-        facts={"idle_us": idle_us, "standstills": len(spans), "longest_us": longest_us},
-        fix=_MORE_TIME if len(stills.periodic) else _OWN_CORES,
+        facts={
+            "idle_us": idle_us,
+            "standstills": len(spans),
+            "longest_us": longest_us,
+            "quota_used_up": stills.used_up,
+        },
+        fix=_MORE_TIME if quota else _OWN_CORES,
         claims=("idle_host",),
-        at_most="medium",
+        # Else the trace may show the rhythm, but not the quota.
+        at_most="medium" if stills.used_up is None else "high",
     )
 
 
+def _cause(stills: Standstills) -> tuple[bool, str]:
+    """Whether it is a quota, and the words for it."""
+    if stills.used_up is not None and stills.used_up >= _OFTEN:
+        return True, f"the container used up its CPU quota in {percent(stills.used_up)} of the periods"
+    if stills.used_up is not None:
+        return False, "other processes have its cores"
+    if len(stills.periodic):
+        return True, "the container has probably used up its CPU quota"
+    return False, "other processes have its cores, or the container has used up its CPU quota"
+
+
 _BOXES = {"F": FORWARD, "S": SYNC, "K": GEMM}
+_AT_PERIODS = """
+    step   [1                 ][2                 ][3                 ][4                 ]
+    cpu    [F][S           ]   [F][S              ][F][S              ][F][S              ]
+    gpu 7   [K             ]    [K          ]       [K            ]     [K          ]
+    """
 STANDING_STILL = (
     Example(
         "the container's CPU quota is used up: waits return at the next multiple of 100 ms",
-        draw(
-            """
-            step   [1                 ][2                 ][3                 ][4                 ]
-            cpu    [F][S           ]   [F][S              ][F][S              ][F][S              ]
-            gpu 7   [K             ]    [K          ]       [K            ]     [K          ]
-            """,
-            us=5000,
-            **_BOXES,
-        ),
+        draw(_AT_PERIODS, us=5000, **_BOXES),
         saves_us=(0, 24_000),
         says=("no thread of the process runs", "multiples of 100 ms"),
         fixes=("Raise the container's CPU limit",),
+    ),
+    Example(
+        "the same, and the run's record says how often the quota was used up",
+        draw(_AT_PERIODS, us=5000, **_BOXES),
+        facts={"vitals": {"quota_used_up": 0.62}},
+        saves_us=(0, 24_000),
+        says=("used up its CPU quota in 62 % of the periods",),
+        fixes=("Raise the container's CPU limit",),
+    ),
+    Example(
+        "the same in a container whose quota was never used up",
+        draw(_AT_PERIODS, us=5000, **_BOXES),
+        facts={"vitals": {"quota_used_up": 0.0}},
+        saves_us=(0, 24_000),
+        says=("other processes have its cores",),
+        fixes=("Give the process cores of its own",),
     ),
     Example(
         "a wait returns late now and then: something else has the process' cores",

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 from advisor.capture.inside.steps.phases import AFTER, WARM  # noqa: E402
-from advisor.capture.inside.steps.vitals import Vitals  # noqa: E402
+from advisor.capture.inside.steps.vitals import Vitals, used_up  # noqa: E402
 
 SCRIPT = """import sys, threading
 import torch
@@ -345,3 +345,10 @@ def test_processes_of_the_script_have_their_cpu_time(tmp_path: Path) -> None:
     vitals = done.rank["vitals"]
     assert vitals["children"] == 2
     assert 3.9 <= vitals["children_cpu_us"] / vitals["timed_steps"] / 1e3 < 6
+
+
+def test_the_share_of_periods_in_which_a_quota_was_used_up() -> None:
+    """Between two readings; without a quota, or without a period between them, it is not known."""
+    assert used_up((80, 50), (100, 60)) == 0.5
+    assert used_up(None, (100, 60)) is None
+    assert used_up((80, 50), (80, 50)) is None

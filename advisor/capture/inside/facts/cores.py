@@ -36,6 +36,21 @@ def _quota(root: str) -> float | None:
     return min(found, default=None)
 
 
+def quota_periods(root: str = "/") -> tuple[int, int] | None:
+    """(periods of its quota so far, those of them in which it was used up), of the group that most of them stopped.
+
+    docs.kernel.org/scheduler/sched-bwc.html: nr_periods and nr_throttled in cpu.stat, with both versions of control
+    groups. None without a quota.
+    """
+    found = []
+    for folder in _groups(root):
+        stat = dict(line.split(" ", 1) for line in _read(os.path.join(folder, "cpu.stat")).splitlines() if " " in line)
+        periods, stopped = stat.get("nr_periods", "").strip(), stat.get("nr_throttled", "").strip()
+        if periods.isdigit() and stopped.isdigit() and int(periods):
+            found.append((int(stopped), int(periods)))
+    return max(found)[::-1] if found else None
+
+
 def _groups(root: str) -> list[str]:
     """Folders of this process's control groups, each with all folders above it."""
     found = []

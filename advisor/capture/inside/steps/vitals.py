@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ..facts import blas_threads
+from ..facts import blas_threads, cores
 from ..guards.interrupts import let_through
 from ..guards.user_code import file_of, foreign_folders
 from .phases import AFTER, WARM
@@ -133,6 +133,7 @@ def _threads(count: int, of_numpy: Sequence[int]) -> dict[str, Any]:
         "loop": time.thread_time_ns(),
         "process": time.process_time_ns(),
         "queued": queued_ns(),
+        "quota": cores.quota_periods(),
         "children": dict(_children()),
         "numpy": [_cpu_ns(native) for native in of_numpy],
         "others": {native: (cpu, others[native]) for native in others if (cpu := _cpu_ns(native)) is not None},
@@ -201,11 +202,19 @@ def _difference(began: dict[str, Any], ended: dict[str, Any]) -> dict[str, Any]:
         "timed_us": (ended["wall"] - began["wall"]) / 1e3,
         "loop_cpu_us": (ended["loop"] - began["loop"]) / 1e3,
         "loop_queued_us": queued / 1e3 if queued is not None else None,
+        "quota_used_up": used_up(began["quota"], ended["quota"]),
         "process_cpu_us": (ended["process"] - began["process"]) / 1e3,
         "pool_queued_us": max(waited, default=0) / 1e3 if began["pool"] else None,
         "numpy_cpu_us": sum(after - before for before, after in numpy) / 1e3 if numpy else None,
         "threads": threads,
     }
+
+
+def used_up(began: tuple[int, int] | None, ended: tuple[int, int] | None) -> float | None:
+    """Share of the periods between two readings of a quota in which it was used up."""
+    if began is None or ended is None or ended[0] <= began[0]:
+        return None
+    return (ended[1] - began[1]) / (ended[0] - began[0])
 
 
 def _work(thread: threading.Thread, frames: dict[int, Any]) -> dict[str, Any]:
