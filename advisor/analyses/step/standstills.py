@@ -20,7 +20,7 @@ _LONG_NS = 5_000_000
 PERIOD_NS = 100_000_000
 # A thread that may run again does within a time slice of the scheduler; by chance two rests agree so in 2 % of cases.
 _SAME_NS = 1_000_000
-# Rests that agree by chance, three: 0.04 %; most of the late returns must, since a quota stops whatever runs.
+# Three agree by chance in 0.04 % of cases; most of the late returns must, since a quota stops whatever runs.
 _SEVERAL, _MOST = 3, 0.75
 
 
@@ -32,11 +32,13 @@ class Standstills(Struct, frozen=True, eq=False):
                 millisecond or more. What it waited for was done: its thread did not run
     periodic    stretches of 5 ms or more in which no row of any host thread begins or ends, and no wait is unfulfilled,
                 that end at multiples of Linux' period of quotas, as the late returns do; empty where those do not
+    mostly      whether most calls of a name return late: then they may wait for work that the trace does not contain
     used_up     share of these periods in which the un-profiled steps had used up their quota; None if not recorded
     """
 
     late: Intervals
     periodic: Intervals
+    mostly: bool
     used_up: float | None
 
     @property
@@ -48,15 +50,15 @@ class Standstills(Struct, frozen=True, eq=False):
     def compute(cls, trace: Trace, links: Links, record: RankRecord | None) -> Standstills:
         """Of a trace; without work of a device nothing is known to have been waited for."""
         ends = np.sort(trace.events.end_ns[np.flatnonzero(trace.device_work)])
-        late = _late(trace.events, links, ends) if len(ends) else EMPTY
+        late, mostly = _late(trace.events, links, ends) if len(ends) else (EMPTY, False)
         periodic = _periodic(trace.events, late, ends) if len(late) else EMPTY
-        return cls(late, periodic, record.vitals.quota_used_up if record and record.vitals else None)
+        return cls(late, periodic, mostly, record.vitals.quota_used_up if record and record.vitals else None)
 
 
-def _late(events: Events, links: Links, ends: Ints) -> Intervals:
+def _late(events: Events, links: Links, ends: Ints) -> tuple[Intervals, bool]:
     rows, copied_ns = _waits(events, links)
     if not len(rows):
-        return EMPTY
+        return EMPTY, False
     since = np.maximum(events.start_ns[rows], _done(ends, events.end_ns[rows]))
     lag = events.end_ns[rows] - since
     names, which = np.unique(events.name[rows], return_inverse=True)
@@ -65,7 +67,9 @@ def _late(events: Events, links: Links, ends: Ints) -> Intervals:
     beyond = lag - least[which]
     # From memory that is not pinned the host copies the last part itself, which takes no longer than all of it took.
     late = (beyond >= _LATE_NS) & (beyond > copied_ns)
-    return union((since + least[which])[late], events.end_ns[rows][late])
+    calls, of_them = np.bincount(which), np.bincount(which, late)
+    mostly = bool((2 * of_them > calls).any())
+    return union((since + least[which])[late], events.end_ns[rows][late]), mostly
 
 
 def _waits(events: Events, links: Links) -> tuple[Ints, Ints]:
@@ -85,21 +89,18 @@ def _done(ends: Ints, by_ns: Ints) -> Ints:
 
 
 def _periodic(events: Events, late: Intervals, ends: Ints) -> Intervals:
-    rests = _rests(events, ends)
-    mine = late[late[:, 1] - late[:, 0] >= _LONG_NS]
-    if not len(mine):
+    ended = late[late[:, 1] - late[:, 0] >= _LONG_NS][:, 1]
+    if len(ended) < _SEVERAL:
         return EMPTY
-    # The late return that most others agree with.
-    agree = _apart(mine[:, 1][:, None], mine[:, 1][None]) <= _SAME_NS
-    first = mine[int(agree.sum(1).argmax()), 1]
-    found = rests[_apart(rests[:, 1], first) <= _SAME_NS]
-    return found if agree.sum(1).max() >= _MOST * len(mine) and len(found) >= _SEVERAL else EMPTY
-
-
-def _apart(one_ns: Ints, other_ns: Ints) -> Ints:
-    """How far instants are apart, but for whole periods."""
-    rest = (one_ns - other_ns) % PERIOD_NS
-    return np.minimum(rest, PERIOD_NS - rest)
+    # The late return that most others agree with, but for whole periods.
+    phases = np.sort(ended % PERIOD_NS)
+    around = np.concatenate((phases - PERIOD_NS, phases, phases + PERIOD_NS))
+    agree = np.searchsorted(around, phases + _SAME_NS, "right") - np.searchsorted(around, phases - _SAME_NS)
+    if agree.max() < max(_SEVERAL, _MOST * len(ended)):
+        return EMPTY
+    rests = _rests(events, ends)
+    apart = (rests[:, 1] - phases[agree.argmax()]) % PERIOD_NS
+    return rests[np.minimum(apart, PERIOD_NS - apart) <= _SAME_NS]
 
 
 def _rests(events: Events, ends: Ints) -> Intervals:

@@ -39,26 +39,34 @@ def standing_still(idle_us: float, stills: Standstills, price: Price) -> Finding
     )
     who = "no thread of the process runs" if len(stills.periodic) else "the thread that waited for it does not run"
     quota, cause = _cause(stills)
+    unknown = _unknown(stills)
     return Finding(
         message=f"The GPU is idle {each_step(price, idle_us)} while {who}: {often} {seen}: {cause}.",
-        saving=price.scale.saving(0.0, idle_us, _HOW),
+        saving=None if unknown else price.scale.saving(0.0, idle_us, _HOW),
         facts={
             "idle_us": idle_us,
             "standstills": len(spans),
             "longest_us": longest_us,
             "quota_used_up": stills.used_up,
         },
-        fix=_MORE_TIME if quota else _OWN_CORES,
+        fix=_MORE_TIME if quota else None if unknown else _OWN_CORES,
         claims=("idle_host",),
         # Else the trace may show the rhythm, but not the quota.
         at_most="medium" if stills.used_up is None else "high",
     )
 
 
+def _unknown(stills: Standstills) -> bool:
+    """Whether most calls return late, and nothing speaks of a quota: all of them may wait for something."""
+    return stills.mostly and not len(stills.periodic) and (stills.used_up or 0.0) < _OFTEN
+
+
 def _cause(stills: Standstills) -> tuple[bool, str]:
     """Whether it is a quota, and the words for it."""
     if stills.used_up is not None and stills.used_up >= _OFTEN:
         return True, f"the container used up its CPU quota in {percent(stills.used_up)} of the periods"
+    if _unknown(stills):
+        return False, "it waits for work that the trace does not contain, or other processes have its cores"
     if stills.used_up is not None:
         return False, "other processes have its cores"
     if len(stills.periodic):

@@ -68,7 +68,7 @@ def _later(start_us: float) -> float:
 
 
 def test_pauses_of_another_rhythm_are_no_quota() -> None:
-    """The last three are 30 ms longer, what follows comes later: threads do not run, and nothing says why."""
+    """The last three are 30 ms longer: most waits return late, and the trace may lack what they wait for."""
     known = json.loads(trace("throttled"))
     for row in known["traceEvents"]:
         if row["ph"] == "X":
@@ -78,7 +78,8 @@ def test_pauses_of_another_rhythm_are_no_quota() -> None:
     (only,) = found(report(json.dumps(known).encode()), "idle-gpu")
     assert "multiples of 100 ms" not in only.message
     assert "returns late" in only.message
-    assert "Give the process cores of its own" in the_fix(only)
+    assert only.saving is None
+    assert only.fix is None
 
 
 def test_a_mask_that_the_host_makes_is_to_be_made_on_the_gpu() -> None:
