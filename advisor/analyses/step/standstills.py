@@ -21,7 +21,7 @@ PERIOD_NS = 100_000_000
 # A thread that may run again does within a time slice of the scheduler; by chance two rests agree so in 2 % of cases.
 _SAME_NS = 1_000_000
 # Three agree by chance in 0.04 % of cases; most of the late returns must, since a quota stops whatever runs.
-_SEVERAL, _MOST = 3, 0.75
+_SEVERAL = 3
 
 
 class Standstills(Struct, frozen=True, eq=False):
@@ -96,7 +96,7 @@ def _periodic(events: Events, late: Intervals, ends: Ints) -> Intervals:
     phases = np.sort(ended % PERIOD_NS)
     around = np.concatenate((phases - PERIOD_NS, phases, phases + PERIOD_NS))
     agree = np.searchsorted(around, phases + _SAME_NS, "right") - np.searchsorted(around, phases - _SAME_NS)
-    if agree.max() < max(_SEVERAL, _MOST * len(ended)):
+    if agree.max() < _SEVERAL or 2 * agree.max() <= len(ended):
         return EMPTY
     rests = _rests(events, ends)
     apart = (rests[:, 1] - phases[agree.argmax()]) % PERIOD_NS

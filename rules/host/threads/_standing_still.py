@@ -21,13 +21,20 @@ _OWN_CORES = Fix(
     "",
     f"{_CONFIRM},\n# `nonvoluntary_ctxt_switches` in /proc/PID/status how often others took a thread's core",
 )
-# A loop whose quota is used up in fewer periods hardly waits for it.
-_OFTEN = 0.05
-_HOW = "low: nothing, if the host then needs as long; high: the GPU no longer idles while the host stands still"
+_HOW = "low: nothing, if the host then needs as long; high: the GPU no longer idles while the host does not run"
 
 
-def standing_still(idle_us: float, stills: Standstills, price: Price) -> Finding:
+def standing_still(
+    idle_us: float,
+    stills: Standstills,
+    price: Price,
+    *,
+    min_used_up: float = 0.05,  # a loop whose quota is used up in fewer periods hardly waits for it
+) -> Finding:
     """The finding of so much idle time, µs of a recorded step."""
+    used_up = (stills.used_up or 0.0) >= min_used_up
+    # Most calls return late, and nothing speaks of a quota: all of them may wait for something.
+    unknown = stills.mostly and not len(stills.periodic) and not used_up
     spans = stills.periodic if len(stills.periodic) else stills.late
     longest_us = float((spans[:, 1] - spans[:, 0]).max()) / 1e3
     often = f"{plural(len(spans), 'time')} in {plural(price.ops.steps.count, 'recorded step')}"
@@ -37,9 +44,9 @@ def standing_still(idle_us: float, stills: Standstills, price: Price) -> Finding
         if len(stills.periodic)
         else f"a call that waits for the GPU returns late, up to {duration(longest_us)} after the GPU is done"
     )
-    who = "no thread of the process runs" if len(stills.periodic) else "the thread that waited for it does not run"
-    quota, cause = _cause(stills)
-    unknown = _unknown(stills)
+    quota, cause = _cause(stills, used_up, unknown)
+    who = "a thread waits" if unknown else "the thread that waited for it does not run"
+    who = "no thread of the process runs" if len(stills.periodic) else who
     return Finding(
         message=f"The GPU is idle {each_step(price, idle_us)} while {who}: {often} {seen}: {cause}.",
         saving=None if unknown else price.scale.saving(0.0, idle_us, _HOW),
@@ -56,16 +63,11 @@ def standing_still(idle_us: float, stills: Standstills, price: Price) -> Finding
     )
 
 
-def _unknown(stills: Standstills) -> bool:
-    """Whether most calls return late, and nothing speaks of a quota: all of them may wait for something."""
-    return stills.mostly and not len(stills.periodic) and (stills.used_up or 0.0) < _OFTEN
-
-
-def _cause(stills: Standstills) -> tuple[bool, str]:
+def _cause(stills: Standstills, used_up: bool, unknown: bool) -> tuple[bool, str]:
     """Whether it is a quota, and the words for it."""
-    if stills.used_up is not None and stills.used_up >= _OFTEN:
-        return True, f"the container used up its CPU quota in {percent(stills.used_up)} of the periods"
-    if _unknown(stills):
+    if used_up:
+        return True, f"the container used up its CPU quota in {percent(stills.used_up or 0.0)} of the periods"
+    if unknown:
         return False, "it waits for work that the trace does not contain, or other processes have its cores"
     if stills.used_up is not None:
         return False, "other processes have its cores"
@@ -91,9 +93,9 @@ STANDING_STILL = (
     Example(
         "the same, and the run's record says how often the quota was used up",
         draw(_AT_PERIODS, us=5000, **_BOXES),
-        facts={"vitals": {"quota_used_up": 0.62}},
+        facts={"vitals": {"quota_used_up": 0.5}},
         saves_us=(0, 24_000),
-        says=("used up its CPU quota in 62 % of the periods",),
+        says=("used up its CPU quota in 50 % of the periods",),
         fixes=("Raise the container's CPU limit",),
     ),
     Example(
