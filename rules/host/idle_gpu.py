@@ -59,6 +59,7 @@ from advisor.api import (
     edits,
     host_collectives,
     intersect,
+    overlap_of_each,
     total,
     union,
 )
@@ -66,7 +67,7 @@ from advisor.api import (
 from ..shared._allocator import allocator_calls
 from ..shared._compiled_regions import compiling, pieces_of
 from ..shared._host_updates import host_updates
-from ..shared._made_on_host import COMPUTED_FOR_COPIES, made_on_host
+from ..shared._made_on_host import COMPUTED_FOR_COPIES, NEXT_NS, made_on_host
 from ..shared._words import percent
 from ._nameless_idle import NAMELESS, in_one_step, rest, what_of
 from ._updates_beside_torch import UPDATES_BESIDE_TORCH, updates_beside_torch, updating
@@ -199,16 +200,16 @@ def _copies_around(price: Price, spans: Intervals) -> tuple[Ints, Ints]:
     op = price.ops.nesting.outer_op[launch[copies]]
     around = np.where(op >= 0, op, launch[copies])
     # The op is left only when its copy has come: it reaches into the idle time that follows the queue's last work.
-    reaches = [bool(len(intersect(np.array([[events.start_ns[row], events.end_ns[row]]]), spans))) for row in around]
-    mine = np.array(reaches, bool)
+    mine = overlap_of_each(events.start_ns[around], events.end_ns[around], spans) > 0
     return copies[mine], around[mine]
 
 
 def _named(group: IdleGroup, saving: Saving, spans: Intervals, price: Price) -> Finding:
     idle_us, share = price.scale.scaled(group.us), group.us / price.ops.steps.step_us
     what = f"runs {what_of(group.where, group.host)}"
-    copies, around = _copies_around(price, spans)
-    back = price.ops.events.named("DtoH")[copies]
+    back = price.ops.events.named("DtoH")[_copies_around(price, spans)[0]]
+    # What is computed for a copy may end right before it.
+    copies, around = _copies_around(price, union(spans[:, 0], spans[:, 1] + NEXT_NS))
     fix = None
     if len(copies) and not back.any():
         fix = made_on_host(price, np.unique(around).tolist()).fix_for(spans)
@@ -218,7 +219,7 @@ def _named(group: IdleGroup, saving: Saving, spans: Intervals, price: Price) -> 
         saving=saving,
         where=(group.where,) if group.where else (),
         facts={"idle_us": group.us, "gaps_per_step": group.gaps_per_step, "host": group.host},
-        fix=fix or _fix(group.host, 2 * int(back.sum()) > len(copies)),
+        fix=fix or _fix(group.host, 2 * int(back.sum()) > len(back)),
         claims=("idle_host",),
     )
 

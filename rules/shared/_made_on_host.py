@@ -35,7 +35,7 @@ _FROM_DATA = (
     *("aten::pin_memory", "aten::_pin_memory", "aten::set_"),
 )
 # Python between two ops of one function takes 5 to 50 µs, twice that under the profiler: past this another one begins.
-_NEXT_NS = 100_000
+NEXT_NS = 100_000
 
 # docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html, Create tensors directly on the target device.
 CREATE_THERE = Fix(
@@ -95,7 +95,7 @@ def _before(price: Price, row: int, launches_ns: Ints) -> list[int]:
     then_ns = int(events.start_ns[row])
     for op in ops[: np.searchsorted(events.start_ns[ops], then_ns)][::-1].tolist():
         start, end = int(events.start_ns[op]), int(events.end_ns[op])
-        if then_ns - end > _NEXT_NS or start < earliest or _has(launches_ns, start, end):
+        if then_ns - end > NEXT_NS or start < earliest or _has(launches_ns, start, end):
             break
         found.append(op)
         then_ns = start
