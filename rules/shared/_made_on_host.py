@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -141,7 +142,7 @@ _LANES = """
     cpu    [A   ][M          ][T   ][F ]     [A   ][M          ][T   ][F ]
     gpu 7                      [C   ][K      ]                  [C   ][K     ]
     """
-_BOXES = {
+_BOXES: dict[str, Any] = {
     "A": Ev("aten::full", launches=""),
     "M": Ev("aten::masked_fill_", launches="", dims=_SQUARE),
     "T": Ev("aten::to", launches="memcpy", blocks=True, dims=_WHOLE),

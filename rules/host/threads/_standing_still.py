@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from advisor.api import FORWARD, GEMM, SYNC, Example, Finding, Fix, Price, Standstills, draw, duration
 
 from ...shared._words import each_step, percent, plural
@@ -76,7 +78,7 @@ def _cause(stills: Standstills, used_up: bool, unknown: bool) -> tuple[bool, str
     return False, "other processes have its cores, or the container has used up its CPU quota"
 
 
-_BOXES = {"F": FORWARD, "S": SYNC, "K": GEMM}
+_BOXES: dict[str, Any] = {"F": FORWARD, "S": SYNC, "K": GEMM}
 _AT_PERIODS = """
     step   [1                 ][2                 ][3                 ][4                 ]
     cpu    [F][S           ]   [F][S              ][F][S              ][F][S              ]
