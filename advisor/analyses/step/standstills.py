@@ -119,7 +119,8 @@ def _periodic(events: Events, late: Intervals, queue: _Queue) -> Intervals:
         return EMPTY
     rests = _rests(events, queue)
     apart = (rests[:, 1] - phases[agree.argmax()]) % PERIOD_NS
-    return rests[np.minimum(apart, PERIOD_NS - apart) <= _SAME_NS]
+    found: Intervals = rests[np.minimum(apart, PERIOD_NS - apart) <= _SAME_NS]
+    return found
 
 
 def _rests(events: Events, queue: _Queue) -> Intervals:
