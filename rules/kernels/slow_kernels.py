@@ -28,6 +28,8 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from advisor.api import (
     SYNC,
     Device,
@@ -49,6 +51,7 @@ from advisor.api import (
 from ..shared._roofline import FAR, WELL_MADE, idle_kernels, odd_size, saved_us, scaled, shape_words, spent_us
 from ..shared._words import each_step, percent, plural
 from ._channels_last import slower, with_the_variable
+from ._unfolded import unfolded
 
 # Kernels below this are mostly start and end.
 _LEAST_US = constant("device.short_kernel_us").value
@@ -66,8 +69,13 @@ def check(
     min_share: float = 0.03,  # a replacement kernel has to be tried: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
     steps, scale = price.ops.steps, price.scale
+    found = unfolded(price.ops)  # `unused-cudnn` has these
     slow = [
-        group for group in work.groups if _is_slow(group) and not len(idle_kernels(price.ops.events, group, device))
+        group
+        for group in work.groups
+        if _is_slow(group)
+        and not len(idle_kernels(price.ops.events, group, device))
+        and not (found and np.isin(group.kernels, found.kernels).any())
     ]
     factors = [(group.kernels, group.reached / WELL_MADE) for group in slow]
     taken_us, most_us = spent_us(price, slow), saved_us(price, factors)

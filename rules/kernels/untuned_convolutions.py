@@ -43,6 +43,7 @@ from advisor.api import (
 
 from ..shared._places import set_at
 from ..shared._words import count, percent, plural
+from ._unfolded import unfolded
 
 _CONVOLUTIONS = ("aten::cudnn_convolution", "aten::convolution_backward", "aten::convolution")
 
@@ -62,6 +63,8 @@ def check(
         return
     events, steps, links = recorded.events, recorded.steps, recorded.links
     rows = np.flatnonzero(events.of(Category.CPU_OP) & events.exactly(*_CONVOLUTIONS) & links.inside)
+    if (without := unfolded(recorded)) is not None:
+        rows = np.setdiff1d(rows, without.calls)  # cuDNN has no part in them
     if not len(rows) or steps.count < 2 or not _same_in_each_step(recorded, rows):
         return
     spent_us = recorded.device_us(rows)

@@ -310,7 +310,7 @@ _COSTS: dict[str, Callable[[Call], Cost | None]] = {
     "aten::miopen_batch_norm_backward": _moved("normalisation", (0, 1), 1),
 }
 # Ops inside which a library starts its kernels: the convolution around them has the arguments.
-WHOLE = frozenset(("aten::convolution", "aten::_convolution"))
+WHOLE = frozenset(("aten::convolution", "aten::_convolution", "aten::convolution_backward"))
 KNOWN = frozenset(_COSTS)
 
 

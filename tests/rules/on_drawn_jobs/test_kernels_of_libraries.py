@@ -30,3 +30,18 @@ def test_an_odd_size_is_told_once_of_all_three_products_of_a_head() -> None:
     assert finding.saving is not None
     assert finding.saving.low_us > 0
     assert finding.saving.high_us == pytest.approx(gain_us("odd_vocab"), rel=0.05)
+
+
+def test_convolutions_without_cudnn_are_told_with_the_switch() -> None:
+    ((outcome, finding),) = told("uncudnn").findings()
+    assert outcome.rule == "unused-cudnn"
+    assert "106 convolutions a step (gradients included) without cuDNN" in finding.message
+    assert finding.fix is not None
+    assert finding.fix.title == "Leave `torch.backends.cudnn.enabled` on"
+    assert finding.saving is not None
+    assert finding.saving.low_us < gain_us("uncudnn") < finding.saving.high_us
+
+
+def test_convolutions_by_cudnn_are_told_nothing() -> None:
+    job = next(job for job in twentieth_set.JOBS if job.name == "uncudnn")
+    assert not found(report(twentieth_set.run(job, fixed=True).trace()), "unused-cudnn")
