@@ -1,17 +1,22 @@
-"""cuDNN benchmarks convolutions repeatedly because shapes change.
+"""cuDNN or Triton benchmarks kernels repeatedly because shapes change.
 
 ## What it looks at
 Convolutions on an NVIDIA device whose shapes differ from step to step: calls inside which the host waits for events, as
 it reads how long each algorithm took; or, with `torch.backends.cudnn.benchmark` on as capture recorded it, calls that
-launch four times as many kernels as most convolutions do.
+launch four times as many kernels as most convolutions do. Kernels of Triton that are launched over and over in several
+steps, each time after a fill that clears the cache, with events recorded before and after.
 
 ## Why it costs time
 With `benchmark`, cuDNN times its algorithms for each shape that it has not seen, and keeps the fastest. Shapes that
 change with each batch are new each time: every convolution runs once per algorithm, in workspaces that are allocated
-and freed.
+and freed. `triton.autotune` runs every configuration, for some 100 ms each, whenever an argument of its `key` has a new
+value.
 
 ## How to fix it
 `torch.backends.cudnn.benchmark = False`, or batches of a few sizes: padded to the next of them, or sorted into buckets.
+For Triton the same sizes, a `key` that changes less often (the length rounded up to a power of two), or a single
+configuration. `cache_results=True`, or `TRITON_CACHE_AUTOTUNING=1`, keeps results on disk for the next run: that helps
+where it meets the same keys.
 
 ## When to leave it
 The first steps, and a small number of shapes, all of which will soon have been seen.
@@ -48,6 +53,7 @@ from advisor.api import (
 
 from ..shared._places import set_at
 from ..shared._words import count, each_step, plural
+from ._autotuned import Autotuned, autotuned
 
 Ints = npt.NDArray[np.int64]
 _CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
@@ -55,6 +61,7 @@ _CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
 _TRIES = 4
 # Those of the first step may be the only ones.
 _STEPS_THAT_TIME = 2
+_NAMED = 2  # of Triton's kernels
 
 
 def check(
@@ -64,7 +71,11 @@ def check(
     lines: Lines | None,
     *,
     min_share: float = 0.03,  # of the step: one setting, but it slows down shapes that do recur
+    min_timed: int = 10,  # launches between two events: a configuration is timed for 100 ms, at least as often as this
 ) -> Iterator[Finding]:
+    if (tuned := autotuned(price.ops, min_timed)) is not None:
+        yield from _by_triton(price, tuned, lines, min_share)
+        return
     recorded, on = price.ops, settings.cudnn_benchmark if settings else None
     if on is False or recorded.device.kind != "cuda":
         return
@@ -103,6 +114,34 @@ def check(
             "torch.backends.cudnn.benchmark = True",
             "torch.backends.cudnn.benchmark = False",
             Treatment("cudnn", {"benchmark": False}),
+        ),
+        claims=("compute",),
+    )
+
+
+def _by_triton(price: Price, tuned: Autotuned, lines: Lines | None, min_share: float) -> Iterator[Finding]:
+    """What the autotuner runs; how often lengths are new in later steps the profiled ones do not tell."""
+    spent_us, steps = price.spent_us(tuned.kernels), price.ops.steps.count
+    gone = [edits.remove(tuned.kernels), edits.remove(tuned.calls)]
+    how = "low: nothing, where later steps meet no new keys; high: the profiled steps without what is only timed"
+    saving = price.saving([], gone, ("compute",), how, model_us=(0.0, spent_us))
+    if saving.high_us < min_share * price.scale.step_us:
+        return
+    where = lines.where_op(int(tuned.calls[0])) if lines else None
+    named = " and ".join(f"`{name}`" for name in tuned.names[:_NAMED])
+    yield Finding(
+        message=(
+            f"Triton's autotuner times {named} in {count(tuned.steps)} of {count(steps)} steps, as if for new values "
+            f"of its keys: {plural(round(len(tuned.kernels) / steps), 'kernel')} a step that are only timed, fills of "
+            f"the cache among them, {each_step(price, spent_us)}."
+        ),
+        saving=saving,
+        where=(where,) if where else (),
+        facts={"tuned": list(tuned.names), "steps_that_tune": tuned.steps, "tuning_us": spent_us},
+        # https://triton-lang.org/main/python-api/generated/triton.autotune.html
+        fix=Fix(
+            "Pad lengths to a few sizes, so that keys of `triton.autotune` repeat, or give it one configuration",
+            "numerics",
         ),
         claims=("compute",),
     )
@@ -187,6 +226,30 @@ def _timing(first: Ev, second: Ev) -> Drawing:
     return draw(_TIMED, us=100, device="A100", K=Ev(_KERNEL, "kernel"), **given)  # type: ignore[arg-type]
 
 
+def _by_triton_drawn(second: str, record: str = "cudaEventRecord") -> Drawing:
+    """A kernel that is launched ten times after a fill, and once more, then what the step is about; 10 µs a column.
+
+    second: the second step's events between fills and launches, "R" or, without them, "E".
+    """
+    steps = [("R", 0), (second, 1)]
+    cpu = "".join(f"{f'[Z][{event}][K][{event}]' * 10}[K][O][S       ] " for event, _ in steps)
+    gpu = "".join(f"  {'[f   ][k   ]' * 10}[k ][o     ] " for _ in steps)
+    given: dict[str, Ev] = {
+        "Z": Ev("aten::zero_"),
+        "R": Ev(record, "cuda_runtime", launches=""),
+        "E": Ev("aten::empty", launches=""),
+        "K": Ev("cuLaunchKernel", "cuda_driver", launches="kernel"),
+        "O": Ev("aten::mm"),
+        "S": SYNC,
+        "f": Ev("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int>>", "kernel"),
+        "k": Ev("causal_conv1d_fwd_kernel", "kernel"),
+        "o": Ev("ampere_bf16_s16816gemm_bf16_128x64_ldg8_stages_64x4_nn", "kernel"),
+    }
+    drawn = cpu + gpu
+    lanes = f"step [{1:<135}][{2:<135}]\ncpu  {cpu}\ngpu 7{gpu}"
+    return draw(lanes, us=10, device="A100", **{word: ev for word, ev in given.items() if f"[{word}" in drawn})  # type: ignore[arg-type]
+
+
 _ON = {"settings": {"cudnn_benchmark": True}}
 
 EXAMPLES = [
@@ -221,6 +284,28 @@ EXAMPLES = [
         "one size, timed once",
         _timing(_convolution(57), _convolution(57)),
         facts=_ON,
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "Triton tunes a kernel in each step",
+        _by_triton_drawn("R"),
+        # 20 launches of 60 µs, of 1.4 ms.
+        saves_us=(0, 1250),
+        says=("`causal_conv1d_fwd_kernel` in 2 of 2 steps",),
+        fixes=("Pad lengths to a few sizes",),
+    ),
+    Example(
+        "Triton tunes a kernel in the first step, and never again",
+        _by_triton_drawn("E"),
+        facts={"settings": {"cudnn_benchmark": False}},
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "a kernel whose result is cleared before each launch",
+        _by_triton_drawn("R", "cudaFuncGetAttributes"),
+        facts={"settings": {"cudnn_benchmark": False}},
         saves_us=None,
         near_miss=True,
     ),

@@ -42,6 +42,19 @@ def test_convolutions_without_cudnn_are_told_with_the_switch() -> None:
     assert finding.saving.low_us < gain_us("uncudnn") < finding.saving.high_us
 
 
-def test_convolutions_by_cudnn_are_told_nothing() -> None:
-    job = next(job for job in twentieth_set.JOBS if job.name == "uncudnn")
-    assert not found(report(twentieth_set.run(job, fixed=True).trace()), "unused-cudnn")
+def test_kernels_that_triton_tunes_again_are_named_with_their_steps() -> None:
+    ((outcome, finding),) = told("autotuned").findings()
+    assert outcome.rule == "repeated-tuning"
+    assert "`causal_conv1d_bwd_kernel` in 2 of 5 steps" in finding.message
+    assert finding.saving is not None
+    # Steps are counted from one start to the next, which leaves out the short first one.
+    assert finding.saving.high_us == pytest.approx(gain_us("autotuned"), rel=0.15)
+
+
+@pytest.mark.variants(1)
+@pytest.mark.parametrize("name", ["odd_vocab", "uncudnn", "autotuned"])
+def test_the_jobs_without_their_faults_are_told_nothing_of_them(name: str) -> None:
+    job = next(job for job in twentieth_set.JOBS if job.name == name)
+    said = report(twentieth_set.run(job, fixed=True).trace())
+    for rule in ("odd-sizes", "slow-kernels", "unused-cudnn", "repeated-tuning"):
+        assert not found(said, rule), rule
