@@ -3,9 +3,10 @@
 ## What it looks at
 Gaps in which no kernel, copy or memset runs on the device, and the host is not fetching a batch, not waiting in a
 synchronization and not about to launch: it runs Python, prepares data, logs, collects garbage, writes a checkpoint.
-Gaps without a name that the host would not leave if it did not wait before are left to `sync-in-loop`.
-Time in which threads do not run although nothing holds them: waits that return long after the device was done, and
-other pauses of all threads that end, as they do, at multiples of 100 ms, the period of CPU quotas.
+Gaps without a name that the host would not leave if it did not wait before are left to `sync-in-loop`, few of them in
+a step that waits for launches to `launch-bound`. Time in which threads do not run although nothing holds them: waits
+that return long after the device was done, and other pauses of all threads that end, as they do, at multiples of 100 ms,
+the period of CPU quotas.
 Each gap is attributed to the code that ran in it, where the trace shows it. Gaps that nothing in the trace explains are
 listed last.
 
@@ -45,7 +46,6 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
-    GpuBusy,
     GpuIdle,
     IdleGroup,
     Intervals,
@@ -89,19 +89,19 @@ _PINS = ("aten::pin_memory", "aten::_pin_memory")
 
 def check(
     idle: GpuIdle,
-    busy: GpuBusy,
     price: Price,
     waits: Waits | None,
     work: OptimizerWork | None,
     stills: Standstills,
     *,
     min_share: float = 0.03,  # below 3 % of the step a saving is within the noise between steps
+    max_of_launches: float = 0.25,  # of the wait for launches: a host that launches less is ahead by far more than this
 ) -> Iterator[Finding]:
     breakdown, steps = price.breakdown, price.ops.steps
     step_us = steps.step_us
     others = _of_others(price, work)
     host_us = breakdown.us("idle_host") - breakdown.us_in("idle_host", others)
-    busy_us = busy.share * steps.step_us
+    busy_us = step_us - sum(item.us for item in breakdown.items if item.id.startswith("idle_"))
     updates = updates_beside_torch(price, others)
     named_us = steps.per_step_us(total(updates))
     if named_us >= min_share * step_us:
@@ -125,6 +125,8 @@ def check(
     if rest_us >= min_share * step_us and waits is not None:
         # What the host would hide if it did not wait before is told with these waits.
         rest_us = min(host_us - named_us, _left_us(waits, price) - named_us) + unknown_us
+    if rest_us - unknown_us <= max_of_launches * breakdown.us("idle_launch"):
+        rest_us = unknown_us  # `launch-bound` has the step
     if rest_us >= min_share * step_us:
         alone = in_one_step(idle, steps)
         yield rest(rest_us, idle, price) if alone is None else alone
@@ -364,6 +366,21 @@ EXAMPLES = [
             I=ITEM,
             K=GEMM,
             C=D2H_PAGEABLE,
+        ),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "little Python in a step that waits for launches: with fewer of them the host is ahead",
+        draw(
+            """
+            step   [1                     ][2                     ]
+            cpu    [F                   ]  [F                   ]
+            gpu 7   [K                   ]  [K                   ]
+            """,
+            us=60,
+            F=Ev("aten::add", times=10),
+            K=Ev(GEMM.name, "kernel", times=10, fill=0.2),
         ),
         saves_us=None,
         near_miss=True,

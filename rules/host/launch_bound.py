@@ -12,11 +12,11 @@ that, the device finishes each of them before the next one arrives.
 
 ## How to fix it
 Give the host less to do per kernel: `torch.compile(model)` fuses small kernels, `mode="reduce-overhead"` replays a
-whole region as one CUDA graph; where only the backward pass waits, compiled autograd compiles that, too. Use fused
-layers and optimizers. Where the waits lie in a loop, compute its iterations by ops on whole tensors, or by a kernel of
-a library or of Triton, if each needs the one before. A larger batch makes every kernel longer with the same number of
-launches. What one op launches by itself no compiler fuses: choose arguments for which a library has a kernel (dilation,
-groups, dtype), or another op.
+whole region as one CUDA graph, or warns "skipping cudagraphs due to"; where only the backward pass waits, compiled
+autograd compiles that, too. Use fused layers and optimizers. Where the waits lie in a loop, compute its iterations by
+ops on whole tensors, or by a kernel of a library or of Triton, if each needs the one before. A larger batch makes every
+kernel longer with the same number of launches. What one op launches by itself no compiler fuses: choose arguments for
+which a library has a kernel (dilation, groups, dtype), or another op.
 
 ## When to leave it
 Models whose shapes change at every step: CUDA graphs would be captured again each time. Short runs, in which compiling
@@ -214,7 +214,10 @@ def _fix(compiled: bool | None, graphs: bool, backward: float | None = None) -> 
             'Set `mode="reduce-overhead"` to replay the compiled regions as CUDA graphs',
             "numerics",
             "model = torch.compile(model)",
-            'model = torch.compile(model, mode="reduce-overhead")',
+            # `cudagraph_or_error` in torch/_inductor/config.py; without it a warning is all that is said.
+            'model = torch.compile(model, mode="reduce-overhead")\n'
+            "# Set already? This raises where a graph is skipped:\n"
+            "torch._inductor.config.triton.cudagraph_or_error = True",
         )
     return Fix(
         "Compile the model to fuse small kernels and launch them together",

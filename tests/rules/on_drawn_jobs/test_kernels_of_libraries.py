@@ -58,3 +58,12 @@ def test_the_jobs_without_their_faults_are_told_nothing_of_them(name: str) -> No
     said = report(twentieth_set.run(job, fixed=True).trace())
     for rule in ("odd-sizes", "slow-kernels", "unused-cudnn", "repeated-tuning"):
         assert not found(said, rule), rule
+
+
+def test_little_python_of_a_step_that_waits_for_launches_is_told_with_these() -> None:
+    ((outcome, finding),) = told("skipped").findings()
+    assert outcome.rule == "launch-bound"
+    assert finding.saving is not None
+    assert 0.7 * gain_us("skipped") < finding.saving.high_us < gain_us("skipped")
+    assert finding.fix is not None
+    assert "cudagraph_or_error" in finding.fix.after
