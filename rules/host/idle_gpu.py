@@ -125,11 +125,13 @@ def check(
     if rest_us >= min_share * step_us and waits is not None:
         # What the host would hide if it did not wait before is told with these waits.
         rest_us = min(host_us - named_us, _left_us(waits, price) - named_us) + unknown_us
-    if rest_us - unknown_us <= max_of_launches * breakdown.us("idle_launch"):
-        rest_us = unknown_us  # `launch-bound` has the step
     if rest_us >= min_share * step_us:
         alone = in_one_step(idle, steps)
-        yield rest(rest_us, idle, price) if alone is None else alone
+        found = rest(rest_us, idle, price) if alone is None else alone
+        hidden = rest_us - unknown_us <= max_of_launches * breakdown.us("idle_launch")
+        # What has no name in a step that `launch-bound` has tells nothing.
+        if alone or found.where or not hidden or unknown_us >= min_share * step_us:
+            yield found
 
 
 def _saving(group: IdleGroup, idle: GpuIdle, busy_us: float, price: Price) -> Saving:
