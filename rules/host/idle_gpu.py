@@ -127,11 +127,16 @@ def check(
         rest_us = min(host_us - named_us, _left_us(waits, price) - named_us) + unknown_us
     if rest_us >= min_share * step_us:
         alone = in_one_step(idle, steps)
-        found = rest(rest_us, idle, price) if alone is None else alone
         hidden = rest_us - unknown_us <= max_of_launches * breakdown.us("idle_launch")
         # What has no name in a step that `launch-bound` has tells nothing.
-        if alone or found.where or not hidden or unknown_us >= min_share * step_us:
-            yield found
+        if alone or not hidden or unknown_us >= min_share * step_us or _has_a_name(idle):
+            yield rest(rest_us, idle, price) if alone is None else alone
+
+
+def _has_a_name(idle: GpuIdle) -> bool:
+    """Whether the trace shows what most of the host's own work is."""
+    largest = next(iter(idle.top("idle_host", 1)), None)
+    return largest is not None and (largest.where is not None or largest.host not in NAMELESS)
 
 
 def _saving(group: IdleGroup, idle: GpuIdle, busy_us: float, price: Price) -> Saving:

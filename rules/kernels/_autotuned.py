@@ -48,6 +48,8 @@ def autotuned(recorded: StepOps, at_least: int) -> Autotuned | None:
         return None
     timed = _timed(recorded, rows, fills)
     timed &= ~events.rows_with(events.names_where(_COMPILED.search))[rows]
+    if timed.sum() < at_least:
+        return None
     runs = [rows[at] for at in _runs(recorded, rows, fills, timed, at_least)]
     steps = np.unique([links.step[run[0]] for run in runs])
     if len(steps) < 2:
@@ -87,11 +89,11 @@ def _runs(
     events, links = recorded.events, recorded.links
     work = np.flatnonzero(~fills)
     key = np.column_stack((events.name[rows[work]], links.step[rows[work]], events.thread[links.launch[rows[work]]]))
-    ends = np.flatnonzero(np.append((key[1:] != key[:-1]).any(axis=1), True))
-    for begin, end in zip(np.append(0, ends[:-1] + 1), ends, strict=True):
-        mine = work[begin : end + 1]
-        if timed[mine].sum() < at_least:
-            continue
+    begins = np.flatnonzero(np.append(True, (key[1:] != key[:-1]).any(axis=1)))
+    enough = np.flatnonzero(np.add.reduceat(timed[work].astype(np.int64), begins) >= at_least)
+    ends = np.append(begins[1:], len(work))
+    for begin, end in zip(begins[enough].tolist(), ends[enough].tolist(), strict=True):
+        mine = work[begin:end]
         # The call that was to be made comes after all that is timed.
         first, last = mine[0], mine[timed[mine]][-1]
         while first > 0 and fills[first - 1] and links.step[rows[first - 1]] == links.step[rows[first]]:
