@@ -102,7 +102,8 @@ def check(
 
 def _kept(found: Unfolded, work: KernelWork | None) -> list[tuple[Ints, float]]:
     """These kernels, and the share of their time that efficient ones need at least."""
-    kept, known = [], np.zeros(len(found.kernels), bool)
+    kept: list[tuple[Ints, float]] = []
+    known = np.zeros(len(found.kernels), bool)
     for group in work.groups if work else ():
         mine = np.isin(found.kernels, group.kernels)
         if mine.any() and group.kind == "convolution":
@@ -228,9 +229,15 @@ EXAMPLES = [
             _STEPS,
             us=100,
             device="A100",
-            **{"A": Ev("aten::unfold", launches=""), "B": Ev("aten::fold", launches="")},
-            **{"F": Ev("aten::im2col", times=4), "G": Ev("aten::col2im", times=4), "C": "aten::empty", "S": SYNC},
-            **{"i": _copies("im2col"), "j": _copies("col2im"), "p": _PRODUCT},
+            A=Ev("aten::unfold", launches=""),
+            B=Ev("aten::fold", launches=""),
+            C="aten::empty",
+            F=Ev("aten::im2col", times=4),
+            G=Ev("aten::col2im", times=4),
+            S=SYNC,
+            i=_copies("im2col"),
+            j=_copies("col2im"),
+            p=_PRODUCT,
         ),
         saves_us=None,
         near_miss=True,
