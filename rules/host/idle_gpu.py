@@ -5,8 +5,8 @@ Gaps in which no kernel, copy or memset runs on the device, and the host is not 
 synchronization and not about to launch: it runs Python, prepares data, logs, collects garbage, writes a checkpoint.
 Gaps without a name that the host would not leave if it did not wait before are left to `sync-in-loop`, few of them in
 a step that waits for launches to `launch-bound`. Time in which threads do not run although nothing holds them: waits
-that return long after the device was done, and other pauses of all threads that end, as they do, at multiples of 100 ms,
-the period of CPU quotas.
+that return long after the device was done, and other pauses of all threads that end, as they do, at multiples of
+100 ms, the period of CPU quotas.
 Each gap is attributed to the code that ran in it, where the trace shows it. Gaps that nothing in the trace explains are
 listed last.
 
