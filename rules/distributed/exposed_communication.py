@@ -17,7 +17,8 @@ from the traces of all stages.
 ## Why it costs time
 While gradients are sent, the device computes nothing. Even the smallest collective takes its latency: a metric of four
 bytes, or a barrier, in each step costs as much as a small bucket. Part of this time may be waiting for a slower rank:
-a collective ends when the last rank has joined.
+a collective ends when the last rank has joined. A broadcast of a few bytes that takes far longer than collectives with
+more waits for the rank that sends: where that one reads and prepares the batches of all, the others wait for it.
 
 ## How to fix it
 DistributedDataParallel reduces gradients in buckets while the backward pass still runs: use it instead of reducing by
@@ -25,6 +26,8 @@ hand after the backward pass; use larger buckets if there are many small collect
 and reduce them together, every hundred steps; remove barriers. With gradient accumulation, communicate only in the
 last micro-step (`no_sync()`, which DeepSpeed's ZeRO 2 and 3 refuse with an error). Send fewer bytes: a bf16
 compression hook. Larger batches per rank need less communication per sample.
+
+Let each rank read its own part of the data, with workers (accelerate: `dispatch_batches=False`).
 
 `nn.SyncBatchNorm` needs a collective for each layer in each direction, and nothing can overlap with it. It is for
 batches of a few samples per rank, as in detection and segmentation: of larger ones `nn.BatchNorm2d` has enough, and
@@ -74,6 +77,9 @@ from ._parallel_kinds import finding
 from ._parallel_kinds_examples import KINDS, LIBRARIES
 from ._synchronized_norms import NORMS
 from ._synchronized_norms import finding as of_norms
+from .broadcasts._late_roots import finding as roots
+from .broadcasts._late_roots import others_of
+from .broadcasts._late_roots_examples import ROOTS
 
 CONFIRMED = "real traces: a transformer reduced by hand on V100s, checkpointed ResNet on MI300X, DLRM on eight V100s"
 
@@ -98,7 +104,10 @@ def check(
     all_us = breakdown.us("exposed_communication" if breakdown.on_device else "communication")
     data_us = max(all_us - sum(kind.exposed_us for kind in others), 0.0)
     exposed_us = max(kept * data_us - exchanges.search.told_us, 0.0)
-    callers = exchanges.callers
+    callers, waiting = exchanges.callers, roots(exchanges.callers, price, lines, min_line_share)
+    if waiting is not None:
+        yield waiting
+        side, exposed_us = others_of(side, callers), max(exposed_us - callers.late.waited_us, 0.0)
     yield from of_script(price, callers, lines, record, min_line_share)
     if callers.script is not None:
         side, exposed_us = without(side, callers.script), max(exposed_us - callers.script.exposed_us, 0.0)
@@ -208,4 +217,5 @@ EXAMPLES = [
     *KINDS,
     *LIBRARIES,
     *NORMS,
+    *ROOTS,
 ]

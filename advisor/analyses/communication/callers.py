@@ -9,6 +9,7 @@ from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.communication.collective_launches import Asked
 from advisor.analyses.communication.collective_sizes import Floats, bytes_of, least_us
+from advisor.analyses.communication.late_roots import LateRoots
 from advisor.analyses.communication.library import Library
 from advisor.analyses.communication.parallelism import Parallelism
 from advisor.analyses.step.breakdown import Breakdown
@@ -59,15 +60,17 @@ class Callers(Struct, frozen=True, eq=False):
 
     reducer  those of DistributedDataParallel's reducer;  script: those that lines of the script call in addition
     rate     the time of one; None if there are none
+    late     broadcasts that wait for the rank that sends: they are not counted to the script's
 
-    Both are None if the training is not distributed by DistributedDataParallel alone, or if its reducer was not found:
-    then gradients that a script reduces itself cannot be distinguished from other collectives. What another kind of
-    parallelism asks for (an exchange of embeddings) is neither: `Parallelism` counts its time.
+    The first two are None if the training is not distributed by DistributedDataParallel alone, or if its reducer was
+    not found: then gradients that a script reduces itself cannot be distinguished from other collectives. What another
+    kind of parallelism asks for (an exchange of embeddings) is neither: `Parallelism` counts its time.
     """
 
     reducer: CallerTime | None
     script: CallerTime | None
     rate: CollectiveRate | None
+    late: LateRoots
 
     @classmethod
     def compute(
@@ -85,13 +88,15 @@ class Callers(Struct, frozen=True, eq=False):
         sizes = bytes_of(events, asked.rows)
         took_us = events.dur_ns[asked.rows] / 1e3
         rate = fitted(sizes, took_us) if len(asked.rows) else None
+        late = LateRoots.compute(trace, steps, breakdown, asked, parallelism)
         host = events.of(Category.CPU_OP, Category.ANNOTATION)
         known = asked.op >= 0
         reducer = known & (nesting.ancestor_of(asked.op, host & events.named(_STORES)) >= 0)
         if library.name != "ddp" or not reducer.any():
-            return cls(None, None, rate)
+            return cls(None, None, rate, late)
         inside = nesting.ancestor_of(asked.op, host & events.named(*_LIBRARIES)) >= 0
         data = np.array([kind == "data" for kind in parallelism.of_row])
+        data &= ~np.isin(asked.rows, late.rows)
         script = known & data & ~reducer & ~inside & events.named("c10d::")[np.maximum(asked.op, 0)]
         exposed = breakdown.intervals["exposed_communication" if breakdown.on_device else "communication"]
 
@@ -110,7 +115,7 @@ class Callers(Struct, frozen=True, eq=False):
                 least_us(stated, took_us[of]) / steps.count,
             )
 
-        return cls(share(reducer, script), share(script, reducer) if script.any() else None, rate)
+        return cls(share(reducer, script), share(script, reducer) if script.any() else None, rate, late)
 
 
 def fitted(sizes: Floats, took_us: Floats) -> CollectiveRate:

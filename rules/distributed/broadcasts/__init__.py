@@ -1,0 +1,1 @@
+"""Broadcasts that wait for the rank that sends."""
