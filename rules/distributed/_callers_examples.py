@@ -1,10 +1,10 @@
-"""Examples of collectives by who asks for them: two ranks without a device, trained by DistributedDataParallel."""
+"""Examples of collectives by who asks for them, and when, in trainings by DistributedDataParallel."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, GLOO, OPTIMIZER, Drawing, Ev, Example, draw
+from advisor.api import BACKWARD, FORWARD, GEMM, GLOO, OPTIMIZER, Drawing, Ev, Example, draw
 
 # A gradient is stored, and the reducer asks for a reduction, which ends after the backward pass.
 _REDUCED = """
@@ -130,5 +130,64 @@ CALLERS = [
         facts=_ddp(25 << 20),
         saves_us=None,
         near_miss=True,
+    ),
+]
+
+# Backward passes of compiled graphs (E) on a device; their gradients are reduced when nothing else runs.
+_ONE_GRAPH = """
+    step   [1                                ][2                                ]
+    cpu    [D ][E      ]                      [D ][E      ]
+    cpu    [F ][B     ][A ]                   [F ][B     ][A ]
+    gpu 7   [K    ][K     ]                    [K    ][K     ]
+    gpu 20                 [N        ]                        [N        ]
+    """
+_TWO_GRAPHS = """
+    step   [1                                ][2                                ]
+    cpu    [D ][E ][E ]                       [D ][E ][E ]
+    cpu    [F ][B ][B ][A ]                   [F ][B ][B ][A ]
+    gpu 7   [K    ][K ][K ]                    [K    ][K ][K ]
+    gpu 20                 [N        ]                        [N        ]
+    """
+_NODE = "autograd::engine::evaluate_function: {}Backward{}"
+_REDUCES = {"Collective name": "allreduce", "dtype": "Float", "In msg nelems": 30_000_000, "Group size": 4}
+
+
+def _compiled(steps: str, node: str = _NODE.format("CompiledFunction", "")) -> Drawing:
+    reduction = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    return draw(
+        steps,
+        us=1000,
+        world_size=4,
+        device="A100",
+        D=Ev("DistributedDataParallel.forward", "user_annotation", launches=""),
+        E=Ev(node, launches=""),
+        F=FORWARD,
+        B=Ev("aten::mm"),
+        A=Ev("c10d::allreduce_", launches="collective", times=2),
+        K=GEMM,
+        N=Ev(reduction, "kernel", times=2, args=_REDUCES),
+    )
+
+
+GRAPHS = [
+    Example(
+        "the backward pass is one compiled graph, and all gradients are reduced after it",
+        _compiled(_ONE_GRAPH),
+        saves_us=(0, 11_000),
+        says=("The compiled backward pass is one graph",),
+        fixes=("optimize_ddp = True",),
+    ),
+    Example(
+        "graphs of a model whose backward pass is cut at buckets",
+        _compiled(_TWO_GRAPHS),
+        saves_us=(0, 11_000),
+        says=("none of their time",),
+        fixes=("bf16_compress_hook)",),
+    ),
+    Example(
+        "a node of a model that is not compiled",
+        _compiled(_ONE_GRAPH, _NODE.format("Mm", 0)),
+        saves_us=(0, 11_000),
+        fixes=("Reduce gradients in bf16",),
     ),
 ]

@@ -1,25 +1,35 @@
-"""The lines that make the communication of data-parallel ranks shorter."""
+"""The lines that make the communication of data-parallel ranks shorter, or let it begin earlier."""
 
 from __future__ import annotations
 
-from advisor.api import Fix, Library, RankRecord, Trace, Treatment
+import numpy as np
+import numpy.typing as npt
 
-from ._libraries import data_fix
+from advisor.api import Category, Fix, Library, Price, RankRecord, Treatment
+
+from ._libraries import HARDLY, UNDIVIDED, data_fix
 
 # From here on a step has more collectives than a large model has buckets of 25 MB (1.25 GB of gradients).
 MANY = 50
 
 
 def fewer_bytes(
-    trace: Trace, record: RankRecord | None, library: Library, talk: tuple[float, float | None, float], on_device: bool
+    price: Price,
+    record: RankRecord | None,
+    library: Library,
+    rows: npt.NDArray[np.int64],
+    talk: tuple[float, float | None, float],
 ) -> Fix | None:
-    """What makes the communication of this step shorter: fewer collectives, larger buckets, fewer bytes.
+    """What makes the communication of this step shorter: overlap, fewer collectives, larger buckets, fewer bytes.
 
+    rows: its events
     talk: collectives per step, their bytes (None where not stated), the share of their time that computation covers
     """
     calls, bytes_, hidden = talk
     known = (record.settings.ddp if record else None) or {}
     bucket = float(known.get("bucket_cap_bytes") or _DEFAULT_BUCKET)
+    if library.name == "ddp" and price.on_device and hidden < HARDLY and calls > 1 and _one_backward_graph(price, rows):
+        return UNDIVIDED
     if library.name == "ddp" and bytes_ is not None and bytes_ / max(calls, 1.0) < bucket / 2 and calls > 1:
         return Fix(
             "Set a larger `bucket_cap_mb`, for fewer and larger reductions",
@@ -28,8 +38,26 @@ def fewer_bytes(
             f"DistributedDataParallel(model, bucket_cap_mb={bucket * 4 / 2**20:.0f}, gradient_as_bucket_view=True)",
             Treatment("ddp", {"bucket_cap_mb": round(bucket * 4 / 2**20), "gradient_as_bucket_view": True}),
         )
-    return data_fix(trace, library, on_device, hidden, calls >= MANY)
+    return data_fix(price.ops.trace, library, price.on_device, hidden, calls >= MANY)
 
 
 # DistributedDataParallel's `bucket_cap_mb` is 25 unless it is given.
 _DEFAULT_BUCKET = 25 << 20
+_NODE, _COMPILED = "autograd::engine::evaluate_function", "CompiledFunctionBackward"
+# A graph beside it, such as that of a loss, or an embedding that is not compiled, has gradients of its own.
+_NEARLY = 0.8
+
+
+def _one_backward_graph(price: Price, talks: npt.NDArray[np.int64]) -> bool:
+    """Whether one compiled node launches nearly all of a backward pass: autograd calls hooks when it ends."""
+    events, links, steps = price.ops.events, price.ops.links, price.ops.steps
+    kernels = np.flatnonzero(events.of(Category.KERNEL) & links.inside & (links.launch >= 0))
+    kernels = np.setdiff1d(kernels, talks)
+    nodes = events.named(_NODE)
+    node = price.ops.nesting.ancestor_of(links.launch[kernels], nodes)
+    spent = np.bincount(node[node >= 0], events.dur_ns[kernels[node >= 0]], len(events))
+    compiled = np.flatnonzero(nodes & events.named(_COMPILED) & (spent > 0))
+    step = steps.step_of(events.start_ns[compiled])
+    largest = np.zeros(steps.count)
+    np.maximum.at(largest, step[step >= 0], spent[compiled[step >= 0]])
+    return bool(largest.sum() > _NEARLY * spent.sum() > 0)

@@ -26,6 +26,7 @@ from advisor.api import (
 )
 
 from ._collectives import MANY, fewer_bytes
+from ._libraries import UNDIVIDED
 from ._parallel_kinds import message
 
 # DistributedDataParallel's own default bucket.
@@ -102,9 +103,9 @@ def data_finding(
         f", by {library.said}" if library.name != "ddp" else "",
     )
     mostly_late = late_us > exposed_us / 2
-    fix = fewer_bytes(trace, record, library, (side.calls, side.bytes, hidden), breakdown.on_device)
+    fix = fewer_bytes(price, record, library, side.rows, (side.calls, side.bytes, hidden))
     return Finding(
-        message=f"{said}{_late(price, late_us) if mostly_late else ''}",
+        message=f"{said}{_late(price, late_us) if mostly_late else _WHY.get(fix, '')}",
         saving=saving if saving.high_us > 0 or not mostly_late else None,
         facts={
             "exposed_us": exposed_us,
@@ -126,6 +127,8 @@ def data_finding(
 _SHARED = 2
 # Of fewer collectives of one size perhaps all waited.
 _ENOUGH = 4
+# What a message says of the reason, by its fix.
+_WHY = {UNDIVIDED: " The compiled backward pass is one graph: all gradients are complete only when it ends."}
 _FIND_IT = Fix(
     "Find the rank that joins late: record all ranks, and analyse their traces together",
     "exact",

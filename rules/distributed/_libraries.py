@@ -4,6 +4,10 @@ Where each line is documented:
 
 - DDP: torch.nn.parallel.DistributedDataParallel (`bucket_cap_mb`), "DDP Communication Hooks"
   (`bf16_compress_hook`).
+- DDP of compiled models: "TorchDynamo DDPOptimizer" in the notes on DistributedDataParallel
+  (`torch._dynamo.config.optimize_ddp`, True by default: graphs are cut where buckets end, which regroups what a kernel
+  fuses); torch/_dynamo/backends/distributed.py, DDPOptimizer, which older versions refuse for graphs with higher-order
+  ops, such as activation checkpointing. torch.nn.Module.compile.
 - fully_shard (FSDP2): torch.distributed.fsdp.fully_shard (`mp_policy`, `offload_policy`, `reshard_after_forward`,
   a mesh of two dimensions for HSDP), FSDPModule.set_modules_to_forward_prefetch and set_requires_gradient_sync.
 - FullyShardedDataParallel (FSDP1): `auto_wrap_policy` (torch.distributed.fsdp.wrap.ModuleWrapPolicy),
@@ -51,6 +55,15 @@ BF16_HOOK = Fix(
     "model = DistributedDataParallel(model)",
     "from torch.distributed.algorithms.ddp_comm_hooks import default_hooks\n\n"
     "model = DistributedDataParallel(model)\nmodel.register_comm_hook(None, default_hooks.bf16_compress_hook)",
+)
+UNDIVIDED = Fix(
+    "Let the compiler cut its graphs at the buckets of DistributedDataParallel (`optimize_ddp`), or compile each block",
+    "numerics",
+    "torch._dynamo.config.optimize_ddp = False\nmodel = torch.compile(DistributedDataParallel(model))",
+    "torch._dynamo.config.optimize_ddp = True  # the default: gradients are reduced during the backward pass\n"
+    "model = torch.compile(DistributedDataParallel(model))\n"
+    "# where that raises an error, one graph for each block: for block in model.blocks: block.compile()\n"
+    "# or half of the bytes: model.register_comm_hook(None, default_hooks.bf16_compress_hook)",
 )
 USE_DDP = Fix(
     "Use DistributedDataParallel, which reduces gradients in buckets during the backward pass",

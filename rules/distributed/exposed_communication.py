@@ -25,7 +25,9 @@ DistributedDataParallel reduces gradients in buckets while the backward pass sti
 hand after the backward pass; use larger buckets if there are many small collectives. Accumulate metrics on each rank
 and reduce them together, every hundred steps; remove barriers. With gradient accumulation, communicate only in the
 last micro-step (`no_sync()`, which DeepSpeed's ZeRO 2 and 3 refuse with an error). Send fewer bytes: a bf16
-compression hook. Larger batches per rank need less communication per sample.
+compression hook. Larger batches per rank need less communication per sample. Of a compiled model the backward pass may
+be one graph, whose gradients are complete only at its end: leave `torch._dynamo.config.optimize_ddp` on, which cuts
+graphs at buckets, or compile each block by itself.
 
 Let each rank read its own part of the data, with workers (accelerate: `dispatch_batches=False`).
 
@@ -71,7 +73,7 @@ from advisor.api import (
 )
 
 from ._callers import asked_at, of_script, small_buckets
-from ._callers_examples import CALLERS
+from ._callers_examples import CALLERS, GRAPHS
 from ._data_parallel import computing_us, data_finding, side_of, without
 from ._parallel_kinds import finding
 from ._parallel_kinds_examples import KINDS, LIBRARIES
@@ -214,6 +216,7 @@ EXAMPLES = [
         saves_us=None,
     ),
     *CALLERS,
+    *GRAPHS,
     *KINDS,
     *LIBRARIES,
     *NORMS,

@@ -1,4 +1,4 @@
-"""What the twentieth set of drawn jobs showed of ranks that wait, gradients that come late, and values that are checked."""
+"""What the twentieth set showed of ranks that wait, gradients that come late, and values that are checked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,17 @@ def test_a_rank_that_waits_for_the_batches_of_rank_0_reads_its_own_instead() -> 
     assert "dispatch_batches=False" in finding.fix.title
 
 
+def test_gradients_of_one_compiled_graph_are_to_be_reduced_before_it_ends() -> None:
+    (finding,) = found(told("undivided"), "exposed-communication")
+    assert "The compiled backward pass is one graph" in finding.message
+    assert finding.saving is not None
+    assert finding.saving.low_us == 0
+    assert finding.saving.high_us == pytest.approx(103.5e3, rel=0.1)
+    assert finding.fix is not None
+    assert "optimize_ddp" in finding.fix.title
+
+
 @pytest.mark.variants(1)
-@pytest.mark.parametrize("name", ["relayed"])
+@pytest.mark.parametrize("name", ["relayed", "undivided"])
 def test_of_these_jobs_without_their_fault_nothing_is_said(name: str) -> None:
     assert not found(told(name, fixed=True), "exposed-communication")
