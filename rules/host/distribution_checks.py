@@ -37,7 +37,6 @@ from advisor.api import (
     Events,
     Example,
     Finding,
-    Fix,
     Lines,
     Price,
     draw,
@@ -47,6 +46,7 @@ from ..shared._examples import op
 from ..shared._places import place
 from ..shared._runs_of_ops import lines_of, spent_in
 from ..shared._words import each_step, plural
+from ._checked_values import UNCHECKED
 
 Ints = npt.NDArray[np.int64]
 
@@ -63,13 +63,6 @@ _COMPARES = frozenset(
 )
 _CLAIMS = ("forward", "other_ops", "host")
 _HOW = "low: the checks' ops and the Python between them; high: with as much around them, up to the next ops"
-_FIX = Fix(
-    "Turn the checks off once the script works",
-    "exact",
-    "for batch in loader:\n    loss = -Normal(mean, scale).log_prob(target).mean()",
-    "torch.distributions.Distribution.set_default_validate_args(False)  # once, at the start\n\n"
-    "for batch in loader:\n    loss = -Normal(mean, scale).log_prob(target).mean()",
-)
 
 
 def check(
@@ -96,7 +89,7 @@ def check(
         saving=saving,
         where=where,
         facts={"checks": times, "spent_us": spent_us},
-        fix=_FIX,
+        fix=UNCHECKED,
         claims=_CLAIMS if saving else (),
         at_most="high" if saving else "low",
     )

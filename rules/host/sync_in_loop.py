@@ -16,8 +16,10 @@ ops (`torch.where`). Where a mask selects (`losses[mask].mean()`), the host wait
 sum over all elements, divided by the number of those selected, is the same mean without it. Remove calls of
 `synchronize()` that no measurement needs. Where a value must be read, read that of the previous step. An op that waits
 for the size of its own result (suppression of boxes, sparse convolutions, decoding) cannot be read later: call it for
-the whole batch, or use its result in several layers. `GradScaler` reads whether gradients are finite, unless the
-optimizer is fused; anomaly detection reads it of each gradient: turn it off once the invalid one is found.
+the whole batch, or use its result in several layers. A value that is only checked needs no reader: distributions check
+their arguments unless `validate_args=False`, `torch._assert_async` checks on the device. `GradScaler` reads whether
+gradients are finite, unless the optimizer is fused; anomaly detection reads it of each gradient: turn it off once the
+invalid one is found.
 
 Sizes that `all_to_all_single` needs on the host (tokens of experts, rows of sharded tables) cannot be read later:
 exchange a fixed capacity, or copy them to pinned memory while work runs that does not need them, as torchrec's
@@ -54,6 +56,7 @@ from advisor.api import (
 )
 
 from ..shared._words import count, each_step
+from ._checked_values import CHECKED, UNCHECKED, checked
 from ._exchange_sizes import FIX, NEEDED, SIZES, sizes_of_exchange
 from ._reads_of_torch import READ_BY_TORCH, is_lbfgs, read_by_torch
 from ._sync_fixes import SITES, fix_of, of_the_op, to_device
@@ -90,8 +93,10 @@ def _finding(wait: Wait, price: Price, *, trains: bool = True) -> Finding:
         if later
         else f"; the GPU is then idle for {each_step(price, site.idle_after_us)}."
     )
+    fix = to_device(site, price) or read_by_torch(site, price)
+    fix = fix or (FIX if needed else checked(site, price) or fix_of(site, price, trains=trains))
     return Finding(
-        message=waits + then + (NEEDED if needed else ""),
+        message=waits + then + (NEEDED if needed else _ARGUMENTS if fix is UNCHECKED else ""),
         # Where an op needs the value itself, only fewer calls of it give that time back.
         saving=replace(saving, low_us=0.0) if needed or of_the_op(site, price) else saving,
         where=wait.places or ((site.where,) if site.where else ()),
@@ -103,12 +108,13 @@ def _finding(wait: Wait, price: Price, *, trains: bool = True) -> Finding:
             "idle_after_us": site.idle_after_us,
             "op": site.op,
         },
-        fix=to_device(site, price)
-        or read_by_torch(site, price)
-        or (FIX if needed else fix_of(site, price, trains=trains)),
+        fix=fix,
         claims=wait.claims,
         at_most="medium" if needed else "high",
     )
+
+
+_ARGUMENTS = " It reads whether arguments of distributions are valid."
 
 
 def _idle_time(site: SyncSite, price: Price) -> str:
@@ -133,6 +139,7 @@ EXAMPLES = [
     *SIZES,
     *SITES,
     *READ_BY_TORCH,
+    *CHECKED,
     Example(
         "loss.item() in the middle of the step",
         draw(_STEPS, us=1000, F=FORWARD, I=ITEM, B=BACKWARD, K=GEMM, C=D2H_PAGEABLE),

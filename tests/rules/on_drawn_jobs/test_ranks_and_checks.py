@@ -36,7 +36,20 @@ def test_gradients_of_one_compiled_graph_are_to_be_reduced_before_it_ends() -> N
     assert "optimize_ddp" in finding.fix.title
 
 
+def test_distributions_need_not_check_their_arguments_in_each_step() -> None:
+    finding = found(told("ladder"), "sync-in-loop")[0]
+    assert "128 times a step" in finding.message
+    assert "arguments of distributions" in finding.message
+    assert finding.saving is not None
+    assert finding.saving.high_us == pytest.approx(15.1e3, rel=0.2)
+    assert finding.fix is not None
+    assert "validate_args=False" in finding.fix.title
+    assert "every N steps" not in finding.fix.title
+
+
 @pytest.mark.variants(1)
-@pytest.mark.parametrize("name", ["relayed", "undivided"])
+@pytest.mark.parametrize("name", ["relayed", "undivided", "ladder"])
 def test_of_these_jobs_without_their_fault_nothing_is_said(name: str) -> None:
-    assert not found(told(name, fixed=True), "exposed-communication")
+    fixed = told(name, fixed=True)
+    assert not found(fixed, "exposed-communication")
+    assert not found(fixed, "sync-in-loop")

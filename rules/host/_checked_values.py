@@ -1,0 +1,197 @@
+"""Values that are only checked: arguments of distributions, and conditions that a script asks the GPU for.
+
+Where each line is documented:
+
+- torch.distributions.distribution.Distribution (`validate_args`, `set_default_validate_args`). What is checked, and in
+  which order: torch/distributions/distribution.py, Distribution.__init__ and _validate_sample; by which ops:
+  torch/distributions/constraints.py. `_is_all_true` is what it asks by; versions before asked by `all`.
+- torch._assert_async: aten/src/ATen/native/TensorCompare.cpp, and its kernel in cuda/TensorCompare.cu, which asserts.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import numpy.typing as npt
+
+from advisor.api import (
+    BACKWARD,
+    D2H_PAGEABLE,
+    GEMM,
+    Category,
+    Drawing,
+    Ev,
+    Events,
+    Example,
+    Fix,
+    Price,
+    SyncSite,
+    draw,
+    starts_in,
+    union,
+)
+
+from ..shared._examples import op
+from ._waits import READS
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+def _aten(names: str) -> tuple[str, ...]:
+    return tuple(f"aten::{name}" for name in names.split())
+
+
+_OF_TORCH = "aten::_is_all_true"
+_ASKS = (_OF_TORCH, *_aten("all any _is_any_true"))
+_ORDERS = _aten("ge gt le lt")
+_COMPARES = (*_ORDERS, *_aten("eq ne isfinite isnan isinf"))
+# How constraints, and conditions, join what they have found.
+_JOINS = _aten("logical_and logical_or logical_not bitwise_and bitwise_or bitwise_not __and__ __or__ reshape all any")
+# These ask whether one number is valid, or read the answer themselves.
+_VALID, _READ_THEMSELVES = _aten("isfinite isnan isinf"), _aten("equal allclose")
+_FRAMES = "torch/distributions/"
+
+UNCHECKED = Fix(
+    "Turn off the checks of distributions' arguments once the script works: `validate_args=False`",
+    "exact",
+    "for batch in loader:\n    loss = -Normal(mean, scale).log_prob(target).mean()",
+    "torch.distributions.Distribution.set_default_validate_args(False)  # once, at the start\n\n"
+    "for batch in loader:\n    loss = -Normal(mean, scale).log_prob(target).mean()",
+)
+_SELDOM = Fix(
+    "Check in every hundredth step, or on the device, where the host reads no answer",
+    "semantics",
+    "if not torch.isfinite(x).all():\n    raise ValueError(x)",
+    "if step % 100 == 0 and not torch.isfinite(x).all():\n    raise ValueError(x)\n"
+    "# or in each step: torch._assert_async(torch.isfinite(x).all())\n"
+    "# arguments of distributions: torch.distributions.Distribution.set_default_validate_args(False)",
+)
+
+
+def checked(site: SyncSite, price: Price) -> Fix | None:
+    """The change for reads that only tell whether values are valid; None where most of them read something else."""
+    events, outer = price.ops.events, price.ops.outermost
+    if site.op not in READS or not len(outer):
+        return None
+    rows = price.ops.nesting.outer_op[np.array(site.rows, int)].astype(np.int64)
+    at = np.searchsorted(outer, rows)
+    at = at[(at < len(outer)) & (outer[np.minimum(at, len(outer) - 1)] == rows)]
+    checks = _checks(events, outer)[at]
+    if 2 * int(checks.sum()) <= len(rows):
+        return None
+    return UNCHECKED if 2 * int(_of_distributions(events, outer, at[checks]).sum()) > int(checks.sum()) else _SELDOM
+
+
+def _checks(events: Events, outer: Ints) -> Mask:
+    """Which of these ops read whether a comparison holds, for all of its elements or for any."""
+    torch, asks, compares, joins, valid, themselves = (
+        events.exactly(*names)[outer] for names in ((_OF_TORCH,), _ASKS, _COMPARES, _JOINS, _VALID, _READ_THEMSELVES)
+    )
+    while (more := joins & _before(compares) & ~compares).any():
+        compares |= more
+    return themselves | _before(valid | torch | (asks & _before(compares)))
+
+
+def _before(found: Mask) -> Mask:
+    """Which places have one of these directly before them."""
+    return np.concatenate(([False], found[:-1]))
+
+
+def _of_distributions(events: Events, outer: Ints, at: Ints) -> Mask:
+    """Which of these checks are those of torch.distributions.
+
+    It asks by an op of its own, or in its frames. A real number is one that equals itself; where nothing but the check
+    that a number is positive follows, these are the mean and the scale of one distribution.
+    """
+    frames = np.flatnonzero(events.of(Category.PYTHON) & events.named(_FRAMES))
+    within = starts_in(events.start_ns[outer[at]], union(events.start_ns[frames], events.end_ns[frames]))
+    own = events.exactly(_OF_TORCH)[outer[np.maximum(at - 1, 0)]]
+    asked = np.maximum(at - 2, 0)
+    real = events.exactly("aten::eq")[outer[asked]]
+    itself = real & np.array([_alike(events, row) for row in outer[asked].tolist()], np.bool_)
+    orders = events.exactly(*_ORDERS)[outer[asked]]
+    after = np.concatenate((np.diff(at) == _LONG, [False]))[: len(at)]
+    pair = real & after & np.append(orders[1:], False)
+    return within | own | itself | pair | _before(pair)
+
+
+# A check has a comparison, a question and a read.
+_LONG = 3
+
+
+def _alike(events: Events, row: int) -> bool:
+    """Whether an op compares two tensors of one shape, as a tensor and itself are."""
+    dims = int(events.dims[row])
+    try:
+        shapes = json.loads(events.dims_table[dims]) if dims >= 0 else []
+    except ValueError:
+        return False
+    return isinstance(shapes, list) and len(shapes) == 2 and bool(shapes[0]) and shapes[0] == shapes[1]
+
+
+# Two comparisons (E, G), what asks whether they hold for all elements (A), and what reads the answer (R).
+_STEPS = """
+    step   [1                                 ]   [2                                 ]
+    cpu    [F ][E][A][R     ][G][A][R] [B     ]   [F ][E][A][R     ][G][A][R] [B     ]
+    gpu 7   [K           ]              [K     ]   [K           ]              [K     ]
+    gpu 7                [C]         [C]                          [C]         [C]
+    """
+_READ = Ev("aten::is_nonzero", launches="memcpy", blocks=True)
+
+
+def _drawn(first: Ev, second: Ev, asks: str = "all") -> Drawing:
+    return draw(
+        _STEPS,
+        us=1000,
+        F=Ev("aten::linear"),
+        E=first,
+        A=op(asks, [48, 20], launches=""),
+        R=_READ,
+        G=second,
+        B=BACKWARD,
+        K=GEMM,
+        C=D2H_PAGEABLE,
+    )
+
+
+_REAL, _POSITIVE = op("eq", [48, 20], [48, 20], launches=""), op("gt", [48, 20], [], launches="")
+CHECKED = [
+    Example(
+        "a normal distribution checks its mean and its scale",
+        _drawn(_REAL, _POSITIVE),
+        saves_us=(0, 12_000),
+        fixes=("set_default_validate_args(False)  # once",),
+    ),
+    Example(
+        "the same without shapes: a check of real numbers, and one of positive ones behind it",
+        _drawn(Ev("aten::eq", launches=""), Ev("aten::gt", launches="")),
+        saves_us=(0, 12_000),
+        fixes=("set_default_validate_args(False)  # once",),
+    ),
+    Example(
+        "distributions ask by an op of their own",
+        _drawn(_POSITIVE, _POSITIVE, "_is_all_true"),
+        saves_us=(0, 12_000),
+        fixes=("set_default_validate_args(False)  # once",),
+    ),
+    Example(
+        "a script asks whether its values are finite",
+        _drawn(op("isfinite", [48, 20], launches=""), op("isfinite", [48, 20], launches="")),
+        saves_us=(0, 12_000),
+        fixes=("Check in every hundredth step",),
+    ),
+    Example(
+        "a script compares with a number: it may be looking for an end",
+        _drawn(op("eq", [48, 20], [], launches=""), op("eq", [48, 20], [], launches="")),
+        saves_us=(0, 12_000),
+        fixes=("Check in every hundredth step",),
+    ),
+    Example(
+        "a sum of what holds is read, which is no check",
+        _drawn(_POSITIVE, _POSITIVE, "sum"),
+        saves_us=(0, 12_000),
+        fixes=("running += loss.detach()",),
+    ),
+]
