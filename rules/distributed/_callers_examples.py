@@ -149,10 +149,10 @@ _TWO_GRAPHS = """
     gpu 20                 [N        ]                        [N        ]
     """
 _NODE = "autograd::engine::evaluate_function: {}Backward{}"
-_REDUCES = {"Collective name": "allreduce", "dtype": "Float", "In msg nelems": 30_000_000, "Group size": 4}
+_REDUCES = {"Collective name": "allreduce", "dtype": "Float", "Group size": 4}
 
 
-def _compiled(steps: str, node: str = _NODE.format("CompiledFunction", "")) -> Drawing:
+def _compiled(steps: str, node: str = _NODE.format("CompiledFunction", ""), elements: int = 30_000_000) -> Drawing:
     reduction = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
     return draw(
         steps,
@@ -165,7 +165,7 @@ def _compiled(steps: str, node: str = _NODE.format("CompiledFunction", "")) -> D
         B=Ev("aten::mm"),
         A=Ev("c10d::allreduce_", launches="collective", times=2),
         K=GEMM,
-        N=Ev(reduction, "kernel", times=2, args=_REDUCES),
+        N=Ev(reduction, "kernel", times=2, args=_REDUCES | {"In msg nelems": elements}),
     )
 
 
@@ -189,5 +189,11 @@ GRAPHS = [
         _compiled(_ONE_GRAPH, _NODE.format("Mm", 0)),
         saves_us=(0, 11_000),
         fixes=("Reduce gradients in bf16",),
+    ),
+    Example(
+        "the same in buckets of 4 MB: fewer of them go first",
+        _compiled(_ONE_GRAPH, _NODE.format("Mm", 0), 1_000_000),
+        saves_us=(0, 11_000),
+        fixes=("bucket_cap_mb=100",),
     ),
 ]

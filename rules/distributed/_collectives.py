@@ -45,7 +45,7 @@ def fewer_bytes(
 _DEFAULT_BUCKET = 25 << 20
 _NODE, _COMPILED = "autograd::engine::evaluate_function", "CompiledFunctionBackward"
 # A graph beside it, such as that of a loss, or an embedding that is not compiled, has gradients of its own.
-_NEARLY = 0.8
+_NEARLY = 4 / 5
 
 
 def _one_backward_graph(price: Price, talks: npt.NDArray[np.int64]) -> bool:

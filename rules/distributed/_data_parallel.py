@@ -105,7 +105,7 @@ def data_finding(
     mostly_late = late_us > exposed_us / 2
     fix = fewer_bytes(price, record, library, side.rows, (side.calls, side.bytes, hidden))
     return Finding(
-        message=f"{said}{_late(price, late_us) if mostly_late else _WHY.get(fix, '')}",
+        message=f"{said}{_late(price, late_us) if mostly_late else _ONE_GRAPH * (fix is UNDIVIDED)}",
         saving=saving if saving.high_us > 0 or not mostly_late else None,
         facts={
             "exposed_us": exposed_us,
@@ -127,8 +127,7 @@ def data_finding(
 _SHARED = 2
 # Of fewer collectives of one size perhaps all waited.
 _ENOUGH = 4
-# What a message says of the reason, by its fix.
-_WHY = {UNDIVIDED: " The compiled backward pass is one graph: all gradients are complete only when it ends."}
+_ONE_GRAPH = " The compiled backward pass is one graph: all gradients are complete only when it ends."
 _FIND_IT = Fix(
     "Find the rank that joins late: record all ranks, and analyse their traces together",
     "exact",

@@ -91,7 +91,8 @@ def _checks(events: Events, outer: Ints) -> Mask:
     )
     while (more := joins & _before(compares) & ~compares).any():
         compares |= more
-    return themselves | _before(valid | torch | (asks & _before(compares)))
+    found: Mask = themselves | _before(valid | torch | (asks & _before(compares)))
+    return found
 
 
 def _before(found: Mask) -> Mask:
