@@ -103,33 +103,33 @@ def _before(found: Mask) -> Mask:
 def _of_distributions(events: Events, outer: Ints, at: Ints) -> Mask:
     """Which of these checks are those of torch.distributions.
 
-    It asks by an op of its own, or in its frames. A real number is one that equals itself; where nothing but the check
-    that a number is positive follows, these are the mean and the scale of one distribution.
+    It asks by an op of its own, or in its frames. Else a mean is real, as it equals itself, and the next thing that is
+    checked is whether a scale is positive: both by the same loop, with no other op between.
     """
     frames = np.flatnonzero(events.of(Category.PYTHON) & events.named(_FRAMES))
     within = starts_in(events.start_ns[outer[at]], union(events.start_ns[frames], events.end_ns[frames]))
     own = events.exactly(_OF_TORCH)[outer[np.maximum(at - 1, 0)]]
     asked = np.maximum(at - 2, 0)
     real = events.exactly("aten::eq")[outer[asked]]
-    itself = real & np.array([_alike(events, row) for row in outer[asked].tolist()], np.bool_)
+    real &= np.array([_may_be_itself(events, row) for row in outer[asked].tolist()], np.bool_)
     orders = events.exactly(*_ORDERS)[outer[asked]]
     after = np.concatenate((np.diff(at) == _LONG, [False]))[: len(at)]
     pair = real & after & np.append(orders[1:], False)
-    return within | own | itself | pair | _before(pair)
+    return within | own | pair | _before(pair)
 
 
 # A check has a comparison, a question and a read.
 _LONG = 3
 
 
-def _alike(events: Events, row: int) -> bool:
-    """Whether an op compares two tensors of one shape, as a tensor and itself are."""
+def _may_be_itself(events: Events, row: int) -> bool:
+    """Whether an op may compare a tensor with itself: with one of its shape, as far as both are recorded."""
     dims = int(events.dims[row])
     try:
         shapes = json.loads(events.dims_table[dims]) if dims >= 0 else []
     except ValueError:
         return False
-    return isinstance(shapes, list) and len(shapes) == 2 and bool(shapes[0]) and shapes[0] == shapes[1]
+    return not isinstance(shapes, list) or len(shapes) != 2 or shapes[0] == shapes[1]
 
 
 # Two comparisons (E, G), what asks whether they hold for all elements (A), and what reads the answer (R).
@@ -184,8 +184,20 @@ CHECKED = [
         fixes=("Check in every hundredth step",),
     ),
     Example(
-        "a script compares with a number: it may be looking for an end",
-        _drawn(op("eq", [48, 20], [], launches=""), op("eq", [48, 20], [], launches="")),
+        "a script looks whether a value is finite, without asking for all",
+        _drawn(_POSITIVE, op("isnan", [48, 20], launches=""), "any"),
+        saves_us=(0, 12_000),
+        fixes=("Check in every hundredth step",),
+    ),
+    Example(
+        "two tensors of one shape are compared, and nothing else: they may be two iterations of a solver",
+        _drawn(_REAL, _REAL),
+        saves_us=(0, 12_000),
+        fixes=("Check in every hundredth step",),
+    ),
+    Example(
+        "a generation that ends at a token, or at a length",
+        _drawn(op("eq", [48, 20], [], launches=""), _POSITIVE),
         saves_us=(0, 12_000),
         fixes=("Check in every hundredth step",),
     ),
