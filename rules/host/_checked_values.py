@@ -115,7 +115,8 @@ def _of_distributions(events: Events, outer: Ints, at: Ints) -> Mask:
     orders = events.exactly(*_ORDERS)[outer[asked]]
     after = np.concatenate((np.diff(at) == _LONG, [False]))[: len(at)]
     pair = real & after & np.append(orders[1:], False)
-    return within | own | pair | _before(pair)
+    found: Mask = within | own | pair | _before(pair)
+    return found
 
 
 # A check has a comparison, a question and a read.
