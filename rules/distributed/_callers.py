@@ -31,10 +31,12 @@ from ..shared._words import count, often, percent
 # DistributedDataParallel's own: buckets of 25 MiB, after a first one of 1 MiB.
 _BUCKET_BYTES = 25 << 20
 _BARRIER = "barrier"
+_FORWARD = "DistributedDataParallel.forward"
 _HOW_BUCKETS = (
     "low: for each saved reduction, its call and the shortest exposed time beyond its transfer; high: the longest"
 )
 _HOW_SHARDED = "low: nothing, as each rank then updates all parameters; high: all of the waiting"
+_HOW_IN_MODEL = "low: nothing, if the model needs all of it; high: all of the waiting"
 _HOW_SCRIPT = (
     "low: each takes as long as the fastest 10 % of its size, with no rank late; high: all of the waiting, if ranks do "
     "not wait for each other in the next collective instead"
@@ -104,21 +106,23 @@ def of_script(
         exposed_us, calls = part * script.exposed_us, len(found.at) / steps.count
         if exposed_us < min_share * steps.step_us:
             continue
-        sharded = _in_optimizers(price, script.ops[found.at])
-        least_us = 0.0 if sharded else min(part * script.least_us, exposed_us)
+        ops = script.ops[found.at]
+        sharded, in_model = (_mostly_within(price, ops, row) for row in ("Optimizer.step#", _FORWARD))
+        least_us = 0.0 if sharded or in_model else min(part * script.least_us, exposed_us)
+        by = " in the optimizer" if sharded else " in the model's forward pass" if in_model else ""
         waits = f"only waits for it for {duration(scale.scaled(exposed_us))} of each step"
         where: tuple[Source, ...] = (found.where,) if found.where else ()
         where += sites.of_lines(where) if sites else ()
         yield Finding(
             message=(
-                f"`{found.op}` runs {often(calls)}{' in the optimizer' if sharded else ''}{place(found.where)}, in "
+                f"`{found.op}` runs {often(calls)}{by}{place(found.where)}, in "
                 f"addition to the reductions of DistributedDataParallel: the training loop {waits} "
                 f"({percent(exposed_us / steps.step_us)})."
             ),
-            saving=scale.saving(least_us, exposed_us, _HOW_SHARDED if sharded else _HOW_SCRIPT, "measured"),
+            saving=scale.saving(least_us, exposed_us, _how(sharded, in_model), "measured"),
             where=(*(_sharded_at(record) if sharded else ()), *where),
             facts=_facts(script, rate) | {"exposed_us": exposed_us, "collectives": calls, "caller": "script"},
-            fix=_WHOLE if sharded else _NO_BARRIER if found.op == _BARRIER else _SELDOM,
+            fix=_WHOLE if sharded else _fix(found.op, in_model),
             claims=("exposed_communication" if price.on_device else "communication",),
         )
 
@@ -128,10 +132,18 @@ def _may_be_of_framework(record: RankRecord | None) -> bool:
     return record is not None and record.settings.framework in ("lightning", "transformers")
 
 
-def _in_optimizers(price: Price, ops: npt.NDArray[np.int64]) -> bool:
-    """Whether most of these run within optimizers' steps: those share what each rank has updated."""
-    within = price.ops.nesting.ancestor_of(ops, price.ops.events.named("Optimizer.step#")) >= 0
+def _mostly_within(price: Price, ops: npt.NDArray[np.int64], row: str) -> bool:
+    """Whether most of these run within rows of that name: optimizers' steps share what each rank has updated."""
+    within = price.ops.nesting.ancestor_of(ops, price.ops.events.named(row)) >= 0
     return 2 * int(within.sum()) > len(ops)
+
+
+def _how(sharded: bool, in_model: bool) -> str:
+    return _HOW_SHARDED if sharded else _HOW_IN_MODEL if in_model else _HOW_SCRIPT
+
+
+def _fix(op: str, in_model: bool) -> Fix:
+    return _NO_BARRIER if op == _BARRIER else _LESS if in_model else _SELDOM
 
 
 def _sharded_at(record: RankRecord | None) -> tuple[Source, ...]:
@@ -165,6 +177,12 @@ _NO_BARRIER = Fix(
     "exact",
     "optimizer.step()\ndist.barrier()",
     "optimizer.step()",
+)
+_LESS = Fix(
+    "Exchange less in the forward pass: small outputs instead of inputs, or nothing that the model does not need",
+    "semantics",
+    "images = torch.cat(gather(images))\nkeys = encoder(images[mine])",
+    "keys = torch.cat(gather(encoder(images)))",
 )
 _SELDOM = Fix(
     "Accumulate metrics on each rank, and reduce all of them in one tensor every hundred steps",

@@ -33,6 +33,14 @@ _RUN = _ASKED.replace(
     cpu                         [Z    ]                            [Z    ]
     cpu    [F  ]""",
 )
+# The script's own one (M) in the model's forward pass (D), before the backward pass.
+_IN_MODEL = """
+    step   [1                                ][2                                ]
+    cpu    [D         ] [B            ]       [D         ] [B            ]
+    cpu    [F  ][M]      [S       ]           [F  ][M]      [S       ]
+    cpu                   [A    ]                            [A    ]
+    cpu 2        [H  ]      [G             ]        [H  ]      [G             ]
+    """
 _STORED = Ev("torch::autograd::AccumulateGrad")
 
 
@@ -49,6 +57,8 @@ def _drawn(text: str, elements: int, times: int = 1, asked: str = "", *, own_lin
         names |= {"M": Ev("c10d::barrier"), "H": Ev("gloo:barrier", GLOO.cat)}
     elif asked:
         names |= {"M": Ev(f"c10d::{asked}", dims=[[2]], **shape), "H": Ev(GLOO.name, GLOO.cat, dims=[[2]], **shape)}
+    if "[D " in text:
+        names["D"] = Ev("DistributedDataParallel.forward", "user_annotation", launches="")
     if "P" in text:
         names["P"] = OPTIMIZER
     if "Y" in text:
@@ -102,6 +112,14 @@ CALLERS = [
         facts=_ddp(25 << 20, framework="lightning"),
         saves_us=None,
         near_miss=True,
+    ),
+    Example(
+        "keys that a model gathers from all ranks in its forward pass",
+        _drawn(_IN_MODEL, 500_000, asked="allgather_"),
+        facts=_ddp(25 << 20),
+        saves_us=(0, 6_000),
+        says=("runs once a step in the model's forward pass",),
+        fixes=("Exchange less",),
     ),
     Example(
         "a barrier in each step",

@@ -18,8 +18,10 @@ from advisor.trace.intervals import intersect, subtract, total, union
 
 # The reducer of DistributedDataParallel is called when a gradient was stored.
 _STORES = "torch::autograd::AccumulateGrad"
-# Libraries ask within rows of their own, and functional collectives are those of DTensor and of compiled code.
-_LIBRARIES = ("DistributedDataParallel.forward", "FSDP::", "FullyShardedDataParallel.", "_c10d_functional")
+# Libraries ask within rows of their own, and functional collectives are those of DTensor and of compiled code. What is
+# asked for within DistributedDataParallel's forward pass, its buffers and synchronized norms aside (`Parallelism` knows
+# them), a model or a loss of the script's asks for: keys that are gathered for a contrastive loss, say.
+_LIBRARIES = ("FSDP::", "FullyShardedDataParallel.", "_c10d_functional")
 # Sizes tell latency from bandwidth where one is at least twice the other; of very many, so many are looked at.
 _APART, _MOST = 2.0, 400
 
