@@ -138,15 +138,16 @@ def _in_steps(*marks: str) -> dict[str, Any]:
 
 
 # A trained layer with its loss, then one at line 91 without gradients, of which Python reads the mean.
+_AT: dict[int, dict[str, Any]] = {line: {"Call stack": f"train.py({line}): <module>"} for line in (80, 81, 91)}
 _TRAINS_AND_TESTS = two_steps(
     "[F   ][L ][X ][Z   ][E    ][M ][I]",
-    F=op("linear", [64, 64], [64, 64], number=1, **{"Call stack": "train.py(80): <module>"}),
-    L=op("l1_loss", [64, 64], [64, 64], number=2, **{"Call stack": "train.py(81): <module>"}),
+    F=op("linear", [64, 64], [64, 64], number=1, **_AT[80]),
+    L=op("l1_loss", [64, 64], [64, 64], number=2, **_AT[81]),
     X=node(2),
     Z=node(1),
-    E=op("linear", [64, 64], [64, 64], **{"Call stack": "train.py(91): <module>"}),
-    M=op("mean", [64, 64], **{"Call stack": "train.py(91): <module>"}),
-    I=op("item", [], **{"Call stack": "train.py(91): <module>"}),
+    E=op("linear", [64, 64], [64, 64], **_AT[91]),
+    M=op("mean", [64, 64], **_AT[91]),
+    I=op("item", [], **_AT[91]),
 )
 
 

@@ -2,37 +2,67 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
+import numpy as np
 from msgspec import Struct
 
 from advisor.analyses.dataflow.needs import Needs
 from advisor.analyses.dataflow.observed_ops import ObservedOps
 from advisor.analyses.lines.lines import Lines
 from advisor.model import Source
+from advisor.trace.events import Ints, Trace
 
-# Of the ops of such a line so many may be needed, as those that prepare what others of the step read, too.
-_NEEDED = 0.1
+# Single numbers that Python reads: a loss, an accuracy, the outcome of a check.
+_NUMBERS = ("aten::item", "aten::is_nonzero", "aten::_is_all_true", "aten::equal")
+# What chooses: a number of these that Python reads may be an action.
+_CHOOSES = ("aten::argmax", "aten::multinomial", "aten::max", "aten::bernoulli", "aten::randint")
 
 
 class SideLines(Struct, frozen=True, eq=False):
-    """lines: (file, line) with ops in the profiled steps, hardly any of which makes what the training needs."""
+    """Lines that ran ops, themselves or in functions that they called, whose results stay among them.
+
+    No op of the training reads these results, no backward pass goes through them, and nothing but single numbers leaves
+    them for Python, none of which was chosen (an action).
+
+    lines: (file, line)
+    """
 
     lines: frozenset[tuple[str, int]]
 
     @classmethod
-    def compute(cls, observed: ObservedOps, needs: Needs, lines: Lines) -> SideLines:
+    def compute(cls, trace: Trace, observed: ObservedOps, needs: Needs, lines: Lines) -> SideLines:
         """The lines. Missing where it is not known what the training needs."""
-        every: Counter[tuple[str, int]] = Counter()
-        needed: Counter[tuple[str, int]] = Counter()
+        every: set[int] = set()
+        read: set[int] = set()
+        leaving = set(observed.seen.leaving or ())
         for rows, wanted in zip(observed.places, needs.needed, strict=True):
-            for place, row in enumerate(rows.tolist()):
-                where = lines.where_op(row) if row >= 0 else None
-                if where is not None:
-                    every[where.file, where.line] += 1
-                    needed[where.file, where.line] += bool(wanted[place])
-        return cls(frozenset(at for at, ops in every.items() if needed[at] <= _NEEDED * ops))
+            known = np.flatnonzero(rows >= 0).tolist()
+            stacks = dict(zip(known, _stacks(trace, lines, rows[known]), strict=True))
+            names = {place: trace.events.text(int(rows[place])) for place in known}
+            every.update(*stacks.values())
+            for place in known:
+                if needs.live[place] or (place in leaving and names[place] not in _NUMBERS):
+                    read |= stacks[place]
+            for place in range(len(rows)):
+                here = stacks.get(place, set())
+                for source in needs.sources[place]:
+                    chosen = names.get(place) in _NUMBERS and names.get(source) in _CHOOSES
+                    if chosen or (wanted[place] and source in stacks):
+                        read |= stacks.get(source, set()) - (set() if chosen else here)
+        return cls(frozenset((lines.sources[at].file, lines.sources[at].line) for at in every - read))
 
     def has(self, *places: Source | None) -> bool:
         """Whether one of these places is such a line."""
         return any(place is not None and (place.file, place.line) in self.lines for place in places)
+
+
+def _stacks(trace: Trace, lines: Lines, rows: Ints) -> list[set[int]]:
+    """For each row the places on the stack that ran it, by index; its own line alone where stacks are not known."""
+    if not lines.stacks:
+        return [{at} - {-1} for at in lines.op_source[rows].tolist()] if len(lines.op_source) else [set() for _ in rows]
+    middle = trace.events.start_ns[rows] + trace.events.dur_ns[rows] // 2
+    span = np.searchsorted(lines.spans[:, 0], middle, side="right") - 1
+    inside = (span >= 0) & (middle < lines.spans[np.maximum(span, 0), 1])
+    stack = lines.span_stack[np.maximum(span, 0)]
+    return [
+        set(lines.stacks[at]) if there else set() for at, there in zip(stack.tolist(), inside.tolist(), strict=True)
+    ]

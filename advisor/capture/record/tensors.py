@@ -33,6 +33,7 @@ class LossLabels(msgspec.Struct, frozen=True):
     labels: int
     ignored: int  # labels that `ignore_index` excludes
     classes: int
+    largest: int | None = None  # of the labels that count
 
 
 class SparseProduct(msgspec.Struct, frozen=True):

@@ -30,10 +30,15 @@ def seen(*losses: Any) -> list[dict[str, int]]:
 def test_labels_that_are_ignored_are_counted() -> None:
     labels = torch.tensor([3, -100, -100, 2])
     found = seen(lambda: cross_entropy(torch.randn(4, 5), labels))
-    assert found == [{"labels": 4, "ignored": 2, "classes": 5}]
+    assert found == [{"labels": 4, "ignored": 2, "classes": 5, "largest": 3}]
     module = nn.CrossEntropyLoss(ignore_index=0)
     found = seen(lambda: module(torch.randn(2, 7, 3), torch.tensor([[0, 0, 1], [0, 4, 0]])))
-    assert found == [{"labels": 6, "ignored": 4, "classes": 7}]
+    assert found == [{"labels": 6, "ignored": 4, "classes": 7, "largest": 4}]
+
+
+def test_labels_of_which_none_counts_have_no_largest() -> None:
+    found = seen(lambda: cross_entropy(torch.randn(2, 3), torch.tensor([-100, -100])))
+    assert found == [{"labels": 2, "ignored": 2, "classes": 3}]
 
 
 def test_labels_of_other_kinds_tell_nothing() -> None:
@@ -55,5 +60,5 @@ def test_what_was_counted_once_stays() -> None:
     cross_entropy(torch.randn(2, 3), torch.tensor([1, -100]))
     recorder.stop()
     first = recorder.labels.record()
-    assert first == [{"labels": 2, "ignored": 1, "classes": 3}]
+    assert first == [{"labels": 2, "ignored": 1, "classes": 3, "largest": 1}]
     assert recorder.labels.record() == first

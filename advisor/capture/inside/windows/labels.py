@@ -41,12 +41,17 @@ class Labels:
                 self.cut = True
 
     def record(self) -> list[dict[str, int]]:
-        """{labels, ignored, classes} of each loss; counts the first time, and lets them go. Empty after too many."""
+        """What is counted of each loss, the first time, and lets its labels go. Empty after too many."""
         if self.held:
             held, self.held = self.held, []
             with contextlib.suppress(Exception):  # a device that is out of memory or gone
-                self.found = [
-                    {"labels": labels.numel(), "ignored": int((labels == ignored).sum()), "classes": classes}
-                    for labels, ignored, classes in ([] if self.cut else held)
-                ]
+                self.found = [_counted(*one) for one in ([] if self.cut else held)]
         return self.found
+
+
+def _counted(labels: torch.Tensor, ignored: int, classes: int) -> dict[str, int]:
+    """{labels, ignored, classes}, and the largest label that counts."""
+    left_out = labels == ignored
+    found = {"labels": labels.numel(), "ignored": int(left_out.sum()), "classes": classes}
+    kept = labels[~left_out]
+    return found | ({"largest": int(kept.max())} if kept.numel() else {})

@@ -35,6 +35,7 @@ WORDS = (
     "bucket_cap_mb",
     "fully_shard",
     "max_norm",
+    "vocab_size",
 )
 _SETTINGS = (
     "threads",
@@ -56,6 +57,7 @@ _SETTINGS = (
     "bucket_cap_mb",
     "fully_shard",
     "max_norm",
+    "vocab_size",
 )
 # Calls of which there may be several, one for each kind of module: the first stands for them all.
 FIRST_COUNTS = ("fully_shard",)
@@ -84,8 +86,9 @@ def settings_of(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """
     yield from ((name, node) for name in _of_node(node))
     yield from ((name, at) for given_to, value, at in given(node) if (name := _of_name(given_to, value)))
-    if isinstance(node, ast.Call) and "embedding" in last_name(node.func).lower():
-        yield from (("max_norm", one.value) for one in node.keywords if one.arg == "max_norm")
+    if isinstance(node, ast.Call):
+        of = ("max_norm",) if "embedding" in last_name(node.func).lower() else ("vocab_size",)
+        yield from ((one.arg, one.value) for one in node.keywords if one.arg in of)
 
 
 def _of_name(name: str, value: ast.expr) -> str:
