@@ -13,7 +13,8 @@ Call `metric.update(output, target)` in the step and `metric.compute()` once an 
 itself to `self.log`, which computes and resets it at the end of the epoch.
 
 ## When to leave it
-Where the value of each batch is looked at. Log it every few dozen steps then.
+Where the value of each batch is looked at. Log it every few dozen steps then. A metric that is the loss, through which
+the backward pass goes, is not reported, and neither is one that only a library's training loop calls.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from advisor.api import (
     Finding,
     Fix,
     LineCosts,
+    Lines,
     MetricModules,
     Price,
     draw,
@@ -43,6 +45,7 @@ def check(
     price: Price,
     modules: MetricModules,
     costs: LineCosts | None,
+    lines: Lines,
     *,
     min_share: float = 0.05,  # a number to look at less often: not worth it below 5 % of the step
 ) -> Iterator[Finding]:
@@ -50,7 +53,8 @@ def check(
         return  # on a device, what the line waits for there is not the metric's
     step_us, known = price.scale.step_us, {line.source: line for line in costs.lines}
     for path, at in modules.calls:
-        line = known.get(at)
+        # What a library's loop calls is no line of the script's, and the one that calls the library takes all steps.
+        line = known.get(at) if at not in lines.holders else None
         us = min(price.deprofiled.us(line.work)[1], step_us) if line else 0.0
         if us < min_share * step_us:
             continue
@@ -88,28 +92,32 @@ def _profiled(sorts: int) -> Drawing:
     )
 
 
-def _recorded(sorts: int) -> Drawing:
-    """The step whose lines and modules were recorded: the layer in line 30, the metric in line 31."""
+def _recorded(sorts: int, passed: int = 4, loop: bool = False) -> Drawing:
+    """The step whose lines and modules were recorded: the layer in line 30, the metric in line 31.
+
+    passed: the number of the node that runs in the backward pass, 4 of the layer or 5 of the metric; loop: line 31
+    calls a library that runs the loop.
+    """
 
     def line(number: int) -> Ev:
         return Ev(f"advisor:line|train.py|{number}|train", "user_annotation")
 
+    lanes = "[D                      ]" if loop else "[C     ][D         ][E   ]"
     return draw(
-        """
+        f"""
         step   [1                        ]
-        cpu    [C     ][D         ][E   ]
+        cpu    {lanes}
         cpu    [M     ][N         ][B   ]
         cpu    [F    ] [S        ]
         """,
         us=100,
-        C=line(30),
         D=line(31),
-        E=line(33),
+        **({} if loop else {"C": line(30), "E": line(33)}),
         M=Ev("advisor:module|net|Linear", "user_annotation"),
         N=Ev("advisor:module|train_auc|MultilabelAUROC", "user_annotation"),
-        F=FORWARD,
-        S=Ev("aten::sort", times=sorts, fill=0.9),
-        B=BACKWARD,
+        F=Ev(FORWARD.name, args={"Sequence number": 4}),
+        S=Ev("aten::sort", times=sorts, fill=0.9, args={"Sequence number": 5}),
+        B=Ev(BACKWARD.name, args={"Sequence number": passed}),
     )
 
 
@@ -131,6 +139,22 @@ EXAMPLES = [
     ),
     Example(
         "a module that is no metric", _profiled(20), None, _facts(metric=False), lines=_recorded(20), near_miss=True
+    ),
+    Example(
+        "a metric that is the loss: the backward pass goes through it",
+        _profiled(20),
+        None,
+        _facts(),
+        lines=_recorded(20, passed=5),
+        near_miss=True,
+    ),
+    Example(
+        "a metric that a library's loop calls, which the script has one line for",
+        _profiled(20),
+        None,
+        _facts(),
+        lines=_recorded(20, loop=True),
+        near_miss=True,
     ),
     Example("no line was recorded", _profiled(20), None, _facts(), skipped="lines were not recorded"),
 ]

@@ -86,6 +86,15 @@ class Lines(Struct, frozen=True, eq=False):
         """
         return self.what_ran(start_ns, end_ns)[0]
 
+    @property
+    def holders(self) -> frozenset[Source]:
+        """Lines on every stack: each calls what runs the loop. Of a script that runs its loop itself, what called that.
+
+        Time of such a line itself is that of a library's loop, as of `trainer.fit(model, loader)`.
+        """
+        seen = [set(self.stacks[at]) for at in distinct(self.span_stack, len(self.stacks)).tolist()]
+        return frozenset(self.sources[at] for at in (set.intersection(*seen) if seen else set()))
+
     def what_ran(self, start_ns: int, end_ns: int) -> tuple[Source | None, str]:
         """The same, and the name of what ran: that function, or what it calls of a library; "" if not known."""
         if self.frames is not None and (found := self.frames.covering(start_ns, end_ns)) is not None:
