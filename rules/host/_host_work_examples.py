@@ -51,7 +51,65 @@ def memory(length: int, **changes: object) -> dict[str, Any]:
     return {"containers": [known | made | {"length": length} | changes]}
 
 
+# A loop of Python between forward and backward pass, without frames, and the lines of one step of it: a library's line
+# holds the loop, or the script's own line runs between two others.
+_BETWEEN = draw(
+    """
+    step   [1                     ][2                     ]
+    cpu    [F   ]              [B ][F   ]              [B ]
+    """,
+    us=100,
+    F=FORWARD,
+    B=BACKWARD,
+)
+
+
+def _lines(lanes: str) -> dict[str, Any]:
+    """One recorded step; H: line 31, which calls the loop, L, M, N: lines of a loop in a function."""
+    words = {"H": (31, "<module>"), "L": (11, "train"), "M": (12, "train"), "N": (13, "train")}
+    rows = {
+        word: Ev(f"advisor:line|train.py|{line}|{function}", "user_annotation")
+        for word, (line, function) in words.items()
+        if f"[{word} " in lanes
+    }
+    return draw(lanes, us=100, F=FORWARD, B=BACKWARD, **rows)
+
+
+_FITS = {"run": {"samples": [{"kind": "step", "file": "train.py", "line": 31, "package": "skorch", "hits": 40}]}}
+
 OF_HOST_WORK = [
+    Example(
+        "the loop of a library, which the script calls at one line",
+        _BETWEEN,
+        facts=_FITS,
+        lines=_lines(
+            """
+            step   [1                     ]
+            cpu    [H                     ]
+            cpu    [F   ]              [B ]
+            """
+        ),
+        saves_us=(0, 1500),
+        says=("train.py:31, in `skorch`, which runs the loop",),
+        fixes=("library's loop",),
+    ),
+    Example(
+        "the same Python at a line of the script's own loop, in a function that a line calls",
+        _BETWEEN,
+        facts=_FITS,
+        lines=_lines(
+            """
+            step   [1                     ]
+            cpu    [H                     ]
+            cpu    [L   ][M           ][N ]
+            cpu    [F   ]              [B ]
+            """
+        ),
+        saves_us=(900, 1600),
+        says=("train.py:12",),
+        fixes=("Use tensor ops",),
+        near_miss=True,
+    ),
     Example(
         "a replay memory that is a long deque",
         draw(STEPS, us=100, P=Ev("train.py(31): sample"), F=FORWARD, B=BACKWARD),

@@ -9,7 +9,9 @@ neither does a library call that runs once a step for less than a tenth of a mil
 the run and this Python time rises in the profiled steps, the high end of the saving is the time at the end of the run
 so far. Of containers that these lines read by index, search, cut at the front or extend by a copy, the type and the
 length are recorded; where the operation is a large part of a line's time, it is named with the line that makes the
-container. (With an accelerator, Python time matters only while the device is idle: see the rule idle-gpu.)
+container. Python of a training loop that a library runs, at the line that calls it, is reported as the library's: what
+its settings can take away is not known, and the low end of the saving is zero. (With an accelerator, Python time
+matters only while the device is idle: see the rule idle-gpu.)
 
 ## Why it costs time
 Python handles one number at a time. A loop over samples, a conversion to lists, a metric in pure Python, a
@@ -56,6 +58,7 @@ from ..shared._vectorized import named_vectorize
 from ..shared._words import each_step, percent
 from ._gc_time import collected_us
 from ._host_work_examples import OF_HOST_WORK
+from ._library_loops import of_library
 from ._messages import as_messages
 from ._periodic_python import now_and_then, python_ns
 from ._without_core import asleep, kept_waiting, without_core
@@ -100,6 +103,12 @@ def check(
     for index, place in enumerate(places.python if places else ()):
         # Past the cap on recorded lines a stretch has none: it belongs to the place that it begins with.
         nameless_us = max(deprofiled.python_us - named_us, 0.0) if cut and index == 0 else 0.0
+        of_loop = of_library(place, min(place.python_us + nameless_us, bound_us), lines, price, record)
+        if of_loop is not None:
+            found = True
+            if of_loop.saving is not None and of_loop.saving.high_us >= min_share * price.scale.step_us:
+                yield of_loop
+            continue
         grown_us = end_us if place.python_us + nameless_us >= _MOST * deprofiled.python_us else None
         here = rare.of(place, lines, deprofiled.python, steps) if rare is not None else None
         saving = _saving(place, nameless_us, price, here, grown_us)

@@ -1,0 +1,45 @@
+"""Python time of a training loop that a library runs: the script has one line for it, which calls the library."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from advisor.api import Block, Finding, Fix, Lines, Price, RankRecord
+
+from ..shared._words import each_step
+
+_FIX = Fix(
+    "Run fewer callbacks, metrics and log lines in each step of the library's loop",
+    "exact",
+)
+
+
+def of_library(place: Block, us: float, lines: Lines, price: Price, record: RankRecord | None) -> Finding | None:
+    """The finding on a place whose lines hold the loop, so that its Python is a library's; None for any other place.
+
+    Which of it a setting of the library can take away is not known: all of it is the most, nothing the least. The ops
+    of such a place are those of the model. us: of this Python in a profiled step.
+    """
+    if not {line.source for line in place.lines} <= lines.holders:
+        return None
+    package = _package(record, {(line.source.file, line.source.line) for line in place.lines})
+    inside = f"in {f'`{package}`' if package else 'a library'}, which runs the loop"
+    how = "high: all Python of the library's loop; low: no setting of the library takes any of it away"
+    return Finding(
+        message=f"Python code between ops takes {each_step(price, us)} at {place.place}, {inside}.",
+        saving=price.scale.saving(0.0, us, how),
+        where=place.where,
+        facts={"python_us": us},
+        fix=_FIX,
+        claims=("host",),
+    )
+
+
+def _package(record: RankRecord | None, places: set[tuple[str, int]]) -> str:
+    """The package whose code ran in most samples of training steps at these lines; empty where none is known."""
+    samples = record.run.samples if record and record.run else []
+    hits: Counter[str] = Counter()
+    for one in samples:
+        if one.kind in ("step", "long") and (one.file, one.line) in places and one.package not in ("", "torch"):
+            hits[one.package] += one.hits
+    return next((package for package, _ in hits.most_common(1)), "")
