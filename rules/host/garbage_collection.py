@@ -3,7 +3,8 @@
 ## What it looks at
 Pauses of Python's cyclic garbage collector during the steps that were timed without the profiler, as capture
 recorded them. If they are too few to tell how often they come: the share of the whole run that passes at the line that
-calls `gc.collect()`.
+calls `gc.collect()`. Pauses that are longer than any of these steps lie between steps, as where a library collects at
+the end of each epoch; they are compared with the time of the run, not with that of a step.
 
 ## Why it costs time
 A full collection visits every container object: with large models, datasets in Python lists and many imported
@@ -22,6 +23,7 @@ Loops that create reference cycles with large tensors in them: without collectio
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator
 from dataclasses import replace
@@ -51,7 +53,7 @@ from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import calls_collector, place
 from ..shared._run_examples import run_of, sample
 from ..shared._run_parts import each_hour, finding_of, is_known, narrowed, saving_of, watched
-from ..shared._words import often, percent
+from ..shared._words import often, percent, plural
 
 CONFIRMED = "measured on a CPU: gc.collect() after each step, and automatic full collections every 50 steps"
 
@@ -81,6 +83,8 @@ def check(
     found = _in_steps(record, scale, costs, stands, min_share) or _in_run(run, part, min_share)
     if found:
         yield found
+    elif run is not None and part is None:
+        yield from _between(run, record, min_share)
 
 
 def _in_steps(
@@ -106,6 +110,10 @@ def _in_steps(
     stood = stands is not None and stands[1] >= _ALIKE * sum(pauses) / steps
     if stands and stood and not seen:
         line = stands[0]
+    if not (seen or stood):
+        pauses = [pause for pause in pauses if pause <= _longest_us(record)]
+    if not pauses:
+        return None
     called = seen or stood or statistics.median(pauses) >= _ALIKE * max(pauses)
     # Other work on the machine makes calls of one script differ; the interpreter's own are far shorter than most.
     usual_us = statistics.fmean(pauses) if stood else max(pauses)
@@ -158,6 +166,39 @@ def _in_run(run: WatchedRun | None, part: RunPart | None, min_share: float) -> F
         _REMOVED,
         "high",
     )
+
+
+def _between(run: WatchedRun, record: RankRecord, min_share: float) -> Iterator[Finding]:
+    """Pauses that are longer than any timed step, and so lie between steps, as where a library collects at each epoch.
+
+    Freezing leaves a collection that somebody calls nothing but what is new; how long that takes is not known.
+    """
+    pauses, steps = record.gc_pauses_us or [], len(record.steps.unprofiled_us)
+    long = [pause for pause in pauses if pause > _longest_us(record)]
+    # Of one alone nobody knows whether it comes again.
+    if len(long) < 2:
+        return
+    run_us = run.loop_us / run.steps
+    pause_us = min(sum(long) / steps, run_us)
+    if (len(long) - 1) / len(long) * pause_us < min_share * run_us:
+        return
+    yield Finding(
+        message=(
+            f"Python's garbage collector pauses the run between training steps, {plural(len(long), 'time')} in {steps} "
+            f"steps for {duration(statistics.fmean(long))} each: {percent(pause_us / run_us)} of {watched(run)}."
+        ),
+        saving=Saving(0.0, pause_us, "measured", "high: these pauses; low: most of what is collected is new"),
+        facts={"pause_us": pause_us, "longest_us": max(long), "long_pauses": len(long), "timed_steps": steps},
+        fix=_FROZEN,
+        at_most="high",
+        measured_us=pause_us,
+        run_us=run_us,
+    )
+
+
+def _longest_us(record: RankRecord) -> float:
+    """The longest step that was timed without the profiler: no longer pause was in one of them."""
+    return max(record.steps.unprofiled_us, default=math.inf)
 
 
 def _called(run: WatchedRun, kind: str, record: RankRecord) -> RunPart | None:
@@ -246,11 +287,29 @@ EXAMPLES = [
         "two full ones in a hundred steps, of which twenty stand for the script",
         STEPS_ON_CPU,
         facts={
-            "steps": {"unprofiled_us": [9000.0] * 100, "timed_before": 20},
+            "steps": {"unprofiled_us": [9000.0] * 98 + [29000.0] * 2, "timed_before": 20},
             "gc_pauses_us": [*[30.0] * 400, 20000.0, 20000.0],
         },
-        saves_us=(190, 600),
+        saves_us=(180, 600),
         says=("4 times a step",),
+    ),
+    Example(
+        "six that are longer than any step: a library collects after each epoch",
+        STEPS_ON_CPU,
+        facts=_EVEN
+        | _now_and_then(90, 20)
+        | {"steps": {"unprofiled_us": [9000.0] * 300}, "gc_pauses_us": [*[30.0] * 400, *[900e3] * 6]},
+        saves_us=(0, 18_000),
+        says=("between training steps, 6 times in 300 steps", "for 900 ms each: 12 % of the"),
+        fixes=("Call `gc.freeze()`",),
+    ),
+    Example(
+        "as many as long as a step, in a run of long steps",
+        STEPS_ON_CPU,
+        facts=_now_and_then(90, 20)
+        | {"steps": {"unprofiled_us": [9000.0] * 300}, "gc_pauses_us": [*[30.0] * 400, *[9500.0] * 6]},
+        saves_us=None,
+        near_miss=True,
     ),
     Example(
         "one long collection that may never come again",
