@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from advisor.capture.record import RankRecord
+from advisor.capture.record import Loader, Optimizer, RankRecord
 from advisor.fixing import framework_calls
 from advisor.fixing.framework_calls import OwnCall
 from advisor.model import Finding, Fix, Treatment
@@ -17,10 +17,12 @@ _A_LOADER = Treatment("loader")
 
 
 def worded(findings: tuple[Finding, ...], record: RankRecord | None) -> tuple[Finding, ...]:
-    """The findings, their fixes as the framework has them; the same ones where the script runs the loop itself."""
-    if record is None or record.settings.framework is None:
+    """The findings, their fixes as the framework has them, or naming the package that makes what they change."""
+    if record is None:
         return findings
-    return tuple(_of_framework(one, record) for one in findings)
+    if record.settings.framework is not None:
+        findings = tuple(_of_framework(one, record) for one in findings)
+    return tuple(_of_package(one, record) for one in findings)
 
 
 def _of_framework(finding: Finding, record: RankRecord) -> Finding:
@@ -34,6 +36,27 @@ def _of_framework(finding: Finding, record: RankRecord) -> Finding:
         title = framework_calls.loader_title(framework, fix.title) if after != fix.after else fix.title
         return replace(finding, fix=replace(fix, title=title, before=before, after=after))
     return finding
+
+
+def _of_package(finding: Finding, record: RankRecord) -> Finding:
+    """The finding with the installed package that makes all loaders, or optimizers, that its fix changes."""
+    fix = finding.fix
+    what = _made_object(fix)
+    made: Sequence[Loader | Optimizer] = record.optimizers if what == "optimizer" else record.loaders if what else ()
+    packages = {one.made_in for one in made}
+    if fix is None or len(packages) != 1 or "" in packages or any(one.made_by for one in made):
+        return finding
+    package = packages.pop()
+    title = f"{fix.title}; `{package}` makes the {what}: set it there, if `{package}` has an argument for it"
+    return replace(finding, fix=replace(fix, title=title))
+
+
+def _made_object(fix: Fix | None) -> str:
+    """What a fix gives another argument: DataLoader | optimizer; empty for any other fix."""
+    change = (fix.treatment or fix.edit) if fix else None
+    if change is not None:
+        return {"loader": "DataLoader", "batch": "DataLoader", "optimizer": "optimizer"}.get(change.name, "")
+    return "DataLoader" if fix is not None and "DataLoader(" in fix.after else ""
 
 
 def _made_by(framework: str | None, record: RankRecord, change: Treatment) -> bool:

@@ -39,6 +39,25 @@ def fix(treatment: Treatment | None, title: str = "Set `num_workers=4`") -> Find
 
 
 @pytest.mark.parametrize(
+    ("loaders", "treatment", "said"),
+    [
+        ([Loader(made_in="skorch")], WORKERS, "; `skorch` makes the DataLoader"),
+        ([Loader(made_in="skorch")], None, "; `skorch` makes the DataLoader"),
+        ([Loader()], WORKERS, ""),
+        ([Loader(made_in="skorch"), Loader()], WORKERS, ""),
+        ([Loader(made_in="skorch")], FUSED, ""),
+        ([Loader(made_in="skorch")], BUCKETS, ""),
+    ],
+)
+def test_a_package_that_makes_the_loader_is_named(
+    loaders: list[Loader], treatment: Treatment | None, said: str
+) -> None:
+    (found,) = worded((fix(treatment),), RankRecord(loaders=loaders, optimizers=[Optimizer("AdamW")]))
+    assert found.fix is not None
+    assert found.fix.title.partition(":")[0] == f"Set `num_workers=4`{said}"
+
+
+@pytest.mark.parametrize(
     ("framework", "before", "treatment", "after"),
     [
         ("transformers", "TrainingArguments('out')", WORKERS,

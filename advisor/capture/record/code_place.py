@@ -6,12 +6,17 @@ import msgspec
 
 
 class CodePlace(msgspec.Struct, frozen=True):
-    """A line of the script. made_by: the framework that did it there: lightning | transformers | accelerate."""
+    """A line of the script.
+
+    made_by: the framework that did it there: lightning | transformers | accelerate; made_in: the installed package
+    whose code did it, other than torch, empty for the script's own
+    """
 
     file: str
     line: int
     function: str = ""
     made_by: str | None = None
+    made_in: str = ""
 
 
 class TextBlock(msgspec.Struct, frozen=True, array_like=True):

@@ -360,6 +360,27 @@ def test_what_a_framework_makes_is_told_from_what_it_makes_again(tmp_path: Path)
     train = line_of(PREPARED, "TRAIN")
     assert loaders == {(line_of(PREPARED, "OWN"), None), (train, "accelerate")}
     assert [(one["line"], one["made_by"]) for one in done.rank["optimizers"]] == [(train, "accelerate")]
+    assert {(one["line"], one.get("made_in", "")) for one in done.rank["loaders"]} == {
+        (line_of(PREPARED, "OWN"), ""),
+        (train, "accelerate"),
+    }
+
+
+@pytest.mark.complete
+def test_the_package_that_makes_loader_and_optimizer_is_named(tmp_path: Path) -> None:
+    """As of a library that runs the loop: its own code calls DataLoader(...) and torch.optim.SGD(...)."""
+    package = tmp_path / "site-packages" / "fitting"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "fake.py").write_text(PACKAGE)
+    own = PREPARED.replace("accelerate.fake", "fitting.fake")
+    (tmp_path / "train.py").write_text(own)
+    done = capture(tmp_path / "out", tmp_path / "train.py", env={"PYTHONPATH": str(package.parent)})
+    assert done.status == 0, done.err
+    train = line_of(own, "TRAIN")
+    made = {(one["line"], one.get("made_in", ""), one.get("made_by")) for one in done.rank["loaders"]}
+    assert (train, "fitting", None) in made
+    assert [(one["line"], one["made_in"]) for one in done.rank["optimizers"]] == [(train, "fitting")]
 
 
 def test_how_models_of_transformers_compute_attention() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import site
 import sysconfig
 from types import CodeType
@@ -11,6 +12,13 @@ import torch
 
 # Where packages are installed, whichever interpreter or overlay brought them onto the path.
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
+
+
+def package_of(file: str) -> str:
+    """The installed package that a file belongs to, `matplotlib`; empty for any other file."""
+    found = _PACKAGE.findall(file)
+    return str(found[-1]) if found else ""
 
 
 def file_of(code: CodeType, foreign: tuple[str, ...]) -> str:

@@ -6,10 +6,9 @@ Looked up once for each code object; the stacks of a run have a few hundred diff
 from __future__ import annotations
 
 import os
-import re
 from types import CodeType
 
-from ..guards.user_code import file_of, foreign_folders
+from ..guards.user_code import file_of, foreign_folders, package_of
 
 # Work that a function of torch, Python or a framework stands for, wherever on the stack it is.
 FORWARD, BACKWARD, OPTIMIZER, SAVE, FETCH, ITERATOR, LOADERS = (
@@ -53,7 +52,6 @@ _KNOWN = (
 # Functions of installed packages: the writers of checkpoints, and what frameworks call an evaluation.
 _SAVERS = ("save_checkpoint", "_save_checkpoint", "save_pretrained", "save_state", "save_model", "save_file")
 _EVALUATORS = ("evaluate", "evaluation_loop", "prediction_loop", "run_evaluation")
-_PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
 
 
 class Known:
@@ -100,8 +98,8 @@ def _package(file: str) -> str:
         return ""
     if "torch/utils/tensorboard" in file:
         return "tensorboard"
-    if found := _PACKAGE.findall(file):
-        return str(found[-1])
+    if found := package_of(file):
+        return found
     folder, name = os.path.split(file)
     above = os.path.basename(folder)
     return name.removesuffix(".py") if above.startswith("python3") else above

@@ -25,10 +25,10 @@ from torch.utils.data import DataLoader
 from ...guards import frameworks
 from ...guards.hooks import Attribute, Undo, place
 from ...guards.interrupts import let_through
-from ...guards.user_code import file_of, foreign_folders
+from ...guards.user_code import file_of, foreign_folders, package_of
 from .script_text import ScriptText
 
-Place = dict[str, Any]  # file, line, function, made_by: the keys of `record.CodePlace`
+Place = dict[str, Any]  # file, line, function, made_by, made_in: the keys of `record.CodePlace`
 
 # Setters of `torch._C` -> the setting, as run.json names it.
 _SETTERS = {
@@ -165,8 +165,11 @@ class SettingLines:
         }
 
     def _by_whom(self, frame: FrameType | None) -> Place:
-        """The user's line, and the framework that runs in this frame on its account."""
+        """The user's line, with the framework that runs in this frame on its account, and the package of this frame."""
         place, framework = self._place(frame), frameworks.of_frames(frame, self._users(frame))
+        package = package_of(frame.f_code.co_filename) if frame is not None and place else ""
+        if package and package != "torch" and frame is not self._users(frame):
+            place = place | {"made_in": package}
         return place | {"made_by": framework} if place and framework else place
 
     def _users(self, frame: FrameType | None) -> FrameType | None:
