@@ -22,17 +22,17 @@ workers that grows with each epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from advisor.api import Example, Finding, Fix, RankRecord, Source, WatchedRun, duration
+from advisor.api import Example, Finding, Fix, RankRecord, RunPart, Source, WatchedRun, duration
 
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._fewer_workers import enough_workers
 from ..shared._places import place, workers_at
 from ..shared._run_examples import run_of, sample
-from ..shared._run_parts import each_hour, finding_of, is_known, lines_of, saving_of, watched
+from ..shared._run_parts import MOST_PLACES, each_hour, finding_of, is_known, saving_of, watched
 from ..shared._words import percent, plural
 
 
@@ -46,7 +46,7 @@ def check(
     part = run.loop.get("worker_restarts")
     if part is None or not is_known(part, run, min_share) or not 2 <= run.restarts <= max_per_step * run.steps:
         return
-    where = lines_of(part)
+    where = _starting(part)
     loader = next(iter(record.loaders), None)
     enough = enough_workers(record, loader) if loader else None
     crowd = ""
@@ -59,7 +59,7 @@ def check(
     found = finding_of(
         run,
         part,
-        f"Workers of a DataLoader are started {plural(run.restarts, 'time')}{place(where[0] if where else None)}, "
+        f"Workers of a DataLoader are started {plural(run.restarts, 'time')}{_places(where)}, "
         f"{duration(part.us / run.restarts)} each: {percent(part.us / run.loop_us)} of {watched(run)} "
         f"({each_hour(part.us / run.loop_us)}).{crowd}",
         saving_of(run, part, run.started_us / part.us, 1.0, how),
@@ -67,6 +67,20 @@ def check(
         "high",
     )
     yield replace(found, where=tuple(dict.fromkeys((*_made(record), *where))))
+
+
+def _starting(part: RunPart) -> tuple[Source, ...]:
+    """The lines that ask for a new iterator, the costliest first; those of a tenth of the time and less are left out.
+
+    An `if` around such a line says how often it runs, and starts nothing.
+    """
+    return tuple(dict.fromkeys(line.source for line in part.lines if line.us > part.us / 10))[:MOST_PLACES]
+
+
+def _places(where: Sequence[Source]) -> str:
+    """' at train.py:80', or ' at train.py:80 and train.py:92'."""
+    named = [place(one).removeprefix(" at ") for one in where[:2]]
+    return f" at {' and '.join(named)}" if named else ""
 
 
 def _fix(workers: int | None, enough: int | None) -> Fix:
@@ -80,8 +94,8 @@ def _fix(workers: int | None, enough: int | None) -> Fix:
 
 
 def _made(record: RankRecord) -> Iterator[Source]:
-    """The lines that make loaders which do not keep their workers: the argument belongs there."""
-    for loader in record.loaders:
+    """The lines that make loaders which do not keep their workers, for evaluations too: the argument belongs there."""
+    for loader in (*record.loaders, *record.evaluation_loaders):
         if loader.num_workers and not loader.persistent_workers:
             yield from workers_at(loader)
 
@@ -130,6 +144,24 @@ EXAMPLES = [
         facts=_facts(40, 20.0) | _crowd(40_000.0),
         saves_us=(35_000, 110_000),
         fixes=("num_workers=16, persistent_workers=True",),
+    ),
+    Example(
+        "an evaluation in every other epoch, whose loader starts workers of its own",
+        STEPS_ON_CPU,
+        facts=run_of(
+            {"step": (20.0, 200), "between": (20.0, 60)},
+            sample("step", 80, 90, "forward", hits=100),
+            sample("between", 80, 40, "workers", hits=100),
+            sample("between", 92, 20, "workers", "untrained", hits=100, guard=90),
+            restarts=60,
+            epochs=40,
+        )
+        | {
+            "loaders": [{"num_workers": 2, "batch_size": 32, "file": "train.py", "line": 60}],
+            "evaluation_loaders": [{"num_workers": 2, "batch_size": 32, "file": "train.py", "line": 64}],
+        },
+        saves_us=(70_000, 110_000),
+        says=("60 times at train.py:80 and train.py:92",),
     ),
     Example("long epochs", STEPS_ON_CPU, facts=_facts(3, 0.5), saves_us=None, near_miss=True),
     Example("an iterator for each batch", STEPS_ON_CPU, facts=_facts(200, 20.0), saves_us=None, near_miss=True),
