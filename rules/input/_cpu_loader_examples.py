@@ -16,6 +16,12 @@ def _loader(**changes: object) -> dict[str, object]:
     return {"settings": {"cores": 2, "threads": 2}, "loaders": [known | changes]}
 
 
+_ROWS = """
+    step   [1                 ][2                 ]
+    cpu    [D       ][F ][B ]  [D       ][F ][B ]
+    cpu    [T   ] [S]          [T   ] [S]
+    """
+
 _OWN: dict[str, object] = {"sampler": "Balanced", "sampler_file": "train.py", "sampler_lines": [[24, 26]]}
 
 _ASKED = """
@@ -123,6 +129,20 @@ ON_CPU = [
         "without a GPU, tensors in memory: the batch is as cheap as a loader makes it",
         draw(_ON_CPU, us=40, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
         facts=_loader(sample_us=4.0, collate_us=150.0),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "without a GPU, 128 rows of NumPy arrays, of each of which a tensor is made before they are stacked",
+        draw(_ROWS, us=100, D=NEXT, T=Ev("aten::lift_fresh", times=129), S="aten::stack", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=1.5, collate_us=330.0, batch_size=128, dataset="Subset", shuffle=True),
+        saves_us=(400, 800),
+        says=("128 samples are taken from memory one by one", "indexing all of them at once takes 38"),
+    ),
+    Example(
+        "without a GPU, 128 lists of numbers beside a tensor that is stacked: each makes a tensor of the batch",
+        draw(_ROWS, us=100, D=NEXT, T=Ev("aten::lift_fresh", times=25), S="aten::stack", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=1.5, collate_us=330.0, batch_size=128, dataset="Subset", shuffle=True),
         saves_us=None,
         near_miss=True,
     ),

@@ -33,7 +33,7 @@ _INDEX_US = constant("loader.index_number_us").range
 _READY_SETS = ("TensorDataset",)
 # Rows in the fetch of which each makes one tensor of the batch: of tensors, and of Python's numbers.
 _FROM_PYTHON = "aten::lift_fresh"
-_PUT_TOGETHER = ("aten::stack", _FROM_PYTHON)
+_STACKED = "aten::stack"
 # Prepared samples of more may not fit into memory besides all else.
 _MOST_BYTES = constant("loader.most_kept_bytes").value
 # Random numbers drawn from torch while a sample is made. One in every other sample says that samples are drawn anew.
@@ -104,7 +104,7 @@ def batch(facts: Loader | None, waits: InputWaits, trace: Trace, nesting: Nestin
     bytes_ = _bytes(trace, inside, size) / fetches
     random = int((trace.events.exactly(*_RANDOM) & inside).sum()) / fetches
     floor = [size * _SAMPLE_US[end] + _BATCH_US[end] + bytes_ / _BYTES_PER_US[end] for end in (0, 1)]
-    tensors = int((trace.events.exactly(*_PUT_TOGETHER) & inside).sum()) / fetches
+    tensors = _put_together(trace, inside, size, fetches)
     copied = max(bytes_, _row_bytes(trace, inside) / fetches)
     at_once = [tensors * (_TENSOR_US[end] + size * _INDEX_US[end]) + copied / _BYTES_PER_US[end] for end in (0, 1)]
     cheap = facts.sample_us <= _SAMPLE_US[1] or facts.dataset in _READY_SETS
@@ -127,6 +127,16 @@ def _inside(waits: InputWaits, trace: Trace, nesting: Nesting) -> npt.NDArray[np
     fetching[list(waits.rows)] = True
     found: npt.NDArray[np.bool_] = nesting.ancestor(fetching) >= 0
     return found
+
+
+def _put_together(trace: Trace, inside: npt.NDArray[np.bool_], size: int, fetches: int) -> float:
+    """Tensors of a batch: those stacked from its samples, and those made of a Python number of each.
+
+    A sample that is a NumPy array becomes a tensor before it is stacked: as many as there are samples are no tensors of
+    the batch.
+    """
+    stacked, made = (int((trace.events.exactly(name) & inside).sum()) / fetches for name in (_STACKED, _FROM_PYTHON))
+    return stacked + (made % size if stacked and size > 1 else made)
 
 
 def _bytes(trace: Trace, inside: npt.NDArray[np.bool_], size: int) -> float:
