@@ -112,6 +112,13 @@ ON_CPU = [
         says=("num_workers=0", "one by one in Python"),
     ),
     Example(
+        "the same with a collate function of the script's own, which pads prepared samples all the same",
+        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        facts=_loader(sample_us=250.0, collate_us=1500.0, collate="pad"),
+        saves_us=(7900, 9900),
+        says=("num_workers=0", "one by one in Python"),
+    ),
+    Example(
         "without a GPU, samples that random numbers make anew each time cannot be made once",
         draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
         facts=_loader(sample_us=250.0, collate_us=500.0, random_samples=True),
