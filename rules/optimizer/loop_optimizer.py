@@ -2,7 +2,8 @@
 
 ## What it looks at
 Optimizer steps whose ops run once per parameter, neither as `_foreach_` ops (all parameters in one call) nor as
-`_fused_` ops (the whole update in one kernel), and how long they take.
+`_fused_` ops (the whole update in one kernel), and how long they take. On a CPU where no optimizer of `torch.optim`
+steps: ops that update one tensor after the other as Adam does, in a library's code, such as fastai's own optimizers.
 
 ## Why it costs time
 Adam needs about ten small ops per parameter. On a GPU each is a launch that takes longer than its kernel; on a CPU
@@ -57,6 +58,7 @@ from ..shared._host_updates import host_updates
 from ..shared._listed import as_lists
 from ..shared._places import made_at
 from ..shared._words import count, percent
+from ._beside_torch_optim import OF_OTHERS, Updates, updates_of_others
 from ._fused_steps import kept_share
 from ._on_the_host import ON_THE_HOST, updates_on_the_host
 from ._own_updates import LISTS, fused_fix, own_update
@@ -78,7 +80,7 @@ _WAITED = 0.1
 
 def check(
     price: Price,
-    work: OptimizerWork,
+    updates: Updates,
     kernels: KernelWork | None,
     facts: OptimizerFacts | None,
     settings: Settings | None,
@@ -86,7 +88,11 @@ def check(
     *,
     min_share: float = 0.05,  # many training loops have it; below 5 % of the step it is not what makes them slow
 ) -> Iterator[Finding]:
-    steps, breakdown, scale = price.ops.steps, price.breakdown, price.scale
+    steps, breakdown, scale, work = price.ops.steps, price.breakdown, price.scale, updates.work
+    if work is None:
+        if found_beside := updates_of_others(price, updates.lines, min_share):
+            yield found_beside
+        return
     if work.loop is None:
         raise Missing("the trace does not show which ops the optimizer ran; record it with CPU activities")
     if not work.loop or price.ops.device.kind == "foreign":
@@ -191,6 +197,7 @@ _STEPS = """
     """
 EXAMPLES = [
     *ON_THE_HOST,
+    *OF_OTHERS,
     Example(
         "AdamW on a CPU, op by op",
         draw(_STEPS, us=100, O=_ADAM, A=_UPDATES, F=FORWARD, B=BACKWARD),

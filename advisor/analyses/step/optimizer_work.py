@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from msgspec import Struct
 
@@ -15,11 +17,6 @@ from advisor.computed import Missing
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Mask, Trace
 from advisor.trace.intervals import intersect, starts_in, total
-
-_NO_ROW = (
-    "the trace has no `Optimizer.step#` event: no torch optimizer stepped, or it stepped in compiled code (torch "
-    "before 2.3 also omits these events once torch.compile was used)"
-)
 
 
 class OptimizerWork(Struct, frozen=True, eq=False):
@@ -35,8 +32,13 @@ class OptimizerWork(Struct, frozen=True, eq=False):
     loop       one op per parameter (neither `_foreach_` nor `_fused_` ops); None if not known
     where      the user's line, if known
     rows       the ops directly inside the spans
+    no_row     why there is none
     """
 
+    no_row: ClassVar[str] = (
+        "the trace has no `Optimizer.step#` event: no torch optimizer stepped, or it stepped in compiled code (torch "
+        "before 2.3 also omits these events once torch.compile was used)"
+    )
     name: str
     us: float
     calls: float
@@ -56,7 +58,7 @@ class OptimizerWork(Struct, frozen=True, eq=False):
         events = trace.events
         rows = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named("Optimizer.step#")
         if not rows.any():
-            raise Missing(_NO_ROW)
+            raise Missing(cls.no_row)
         stepped = np.flatnonzero(rows & (steps.step_of(events.start_ns) >= 0))
         closures = closure_spans(events)
         inside = (nesting.ancestor(rows) >= 0) & ~starts_in(events.start_ns, closures)
