@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, GEMM, Ev, Example, draw
+from advisor.api import BACKWARD, FORWARD, GEMM, Drawing, Ev, Example, draw
 
 STEPS = """
     step   [1                     ][2                     ]
@@ -64,10 +64,10 @@ _BETWEEN = draw(
 )
 
 
-def _lines(lanes: str) -> dict[str, Any]:
+def _lines(lanes: str) -> Drawing:
     """One recorded step; H: line 31, which calls the loop, L, M, N: lines of a loop in a function."""
     words = {"H": (31, "<module>"), "L": (11, "train"), "M": (12, "train"), "N": (13, "train")}
-    rows = {
+    rows: dict[str, Any] = {
         word: Ev(f"advisor:line|train.py|{line}|{function}", "user_annotation")
         for word, (line, function) in words.items()
         if f"[{word} " in lanes

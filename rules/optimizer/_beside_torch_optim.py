@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
@@ -124,6 +126,8 @@ def _updates(times: int) -> Drawing:
 
 def _line(times: int) -> Drawing:
     """One recorded step: a line that calls the library, or one that runs for each tensor."""
+    before = Ev("advisor:line|train.py|30|<module>", "user_annotation")
+    more: dict[str, Any] = {} if times == 1 else {"M": before}
     lanes = "[L                         ]" if times == 1 else "[M           ][L           ]"
     return draw(
         f"""
@@ -133,7 +137,7 @@ def _line(times: int) -> Drawing:
         """,
         us=100,
         L=Ev("advisor:line|train.py|31|<module>", "user_annotation", times=times),
-        **({} if times == 1 else {"M": Ev("advisor:line|train.py|30|<module>", "user_annotation")}),
+        **more,
         A=Ev("aten::addcdiv_", times=40, fill=0.3),
         F=FORWARD,
         B=BACKWARD,

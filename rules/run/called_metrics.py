@@ -20,6 +20,7 @@ the backward pass goes, is not reported, and neither is one that only a library'
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from advisor.api import (
     BACKWARD,
@@ -102,6 +103,7 @@ def _recorded(sorts: int, passed: int = 4, loop: bool = False) -> Drawing:
     def line(number: int) -> Ev:
         return Ev(f"advisor:line|train.py|{number}|train", "user_annotation")
 
+    more: dict[str, Any] = {} if loop else {"C": line(30), "E": line(33)}
     lanes = "[D                      ]" if loop else "[C     ][D         ][E   ]"
     return draw(
         f"""
@@ -112,7 +114,7 @@ def _recorded(sorts: int, passed: int = 4, loop: bool = False) -> Drawing:
         """,
         us=100,
         D=line(31),
-        **({} if loop else {"C": line(30), "E": line(33)}),
+        **more,
         M=Ev("advisor:module|net|Linear", "user_annotation"),
         N=Ev("advisor:module|train_auc|MultilabelAUROC", "user_annotation"),
         F=Ev(FORWARD.name, args={"Sequence number": 4}),
