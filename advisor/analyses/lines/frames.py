@@ -23,13 +23,15 @@ _STANDARD = re.compile(r"[/\\]lib(?:64)?[/\\]python\d(?:\.\d+)?[/\\]|^<")
 _PACKAGES = re.compile(
     r"(?:"
     r"absl|accelerate|aiohttp|albumentations|apex|av|bitsandbytes|boto3|botocore|click|cv2|dask|datasets|deepspeed"
-    r"|detectron2|diffusers|einops|fairscale|fastai|fbgemm_gpu|flash_attn|fsspec|h5py|httpcore|httpx|huggingface_hub"
-    r"|hydra|ignite|imageio|joblib|kornia|librosa|liger_kernel|lightning|lightning_fabric|matplotlib|megatron|mlflow"
-    r"|mmcv|mmengine|monai|nltk|numba|numpy|nvidia|omegaconf|pandas|peft|PIL|polars|pyarrow|pytorch_lightning|ray"
-    r"|requests|safetensors|scipy|sentence_transformers|sentencepiece|skimage|sklearn|soundfile|spacy|tensorboard"
-    r"|tensordict|tiktoken|timm|tokenizers|torchao|torchaudio|torchcodec|torchdata|torchmetrics|torchrec|torchsparse"
-    r"|torchtext|torchvision|torch_geometric|tqdm|transformer_engine|transformers|triton|trl|ultralytics|unsloth"
-    r"|urllib3|vllm|wandb|webdataset|xformers|zarr"
+    r"|denoising_diffusion_pytorch|detectron2|diffusers|einops|ema_pytorch|fairscale|fastai|fastcore|fbgemm_gpu"
+    r"|flash_attn|fsspec|h5py|httpcore|httpx|huggingface_hub|hydra|ignite|imageio|joblib|kornia|librosa|liger_kernel"
+    r"|lightly|lightning|lightning_fabric|matplotlib|megatron|mlflow|mmcv|mmengine|monai|nltk|numba|numpy|nvidia"
+    r"|omegaconf|pandas|peft|PIL|polars|pyarrow|pykeen|pytorch_forecasting|pytorch_lightning|pytorch_metric_learning"
+    r"|ray|requests|safetensors|scipy|segmentation_models_pytorch|sentence_transformers|sentencepiece|skimage|sklearn"
+    r"|skorch|soundfile|spacy|tensorboard|tensordict|tiktoken|timm|tokenizers|torch_geometric|torchao|torchaudio"
+    r"|torchcodec|torchdata|torchmetrics|torchrec|torchsparse|torchtext|torchvision|tqdm|transformer_engine"
+    r"|transformers|triton|trl|ultralytics|unsloth|urllib3|vit_pytorch|vllm|wandb|webdataset|x_transformers|xformers"
+    r"|zarr"
     r")/"
 )
 
