@@ -90,7 +90,7 @@ def check(
 ) -> Iterator[Finding]:
     steps, breakdown, scale, work = price.ops.steps, price.breakdown, price.scale, updates.work
     if work is None:
-        if found_beside := updates_of_others(price, updates.lines, min_share):
+        if found_beside := updates_of_others(price, updates.lines, settings, min_share):
             yield found_beside
         return
     if work.loop is None:
