@@ -35,6 +35,11 @@ _FROM_DATA = (
     *("aten::stack", "aten::cat", "aten::from_file", "aten::lift_fresh", "aten::index", "aten::index_select"),
     *("aten::pin_memory", "aten::_pin_memory", "aten::set_"),
 )
+# Ops that transform data; a mask or a position is made of no product and no filter.
+_TRANSFORMS = (
+    *("aten::conv", "aten::_conv", "aten::matmul", "aten::linear", "aten::mm", "aten::bmm", "aten::fft_", "aten::_fft"),
+    *("aten::stft", "aten::upsample", "aten::_upsample", "aten::grid_sampler"),
+)
 # Python between two ops of one function takes 5 to 50 µs, twice that under the profiler: past this another one begins.
 NEXT_NS = 100_000
 
@@ -107,7 +112,9 @@ def _created(price: Price, row: int, chain: list[int]) -> bool:
     """Whether these ops create what the op copies: without data, and of a size that expands to the copy's."""
     events = price.ops.events
     names = [events.text(op) for op in chain]
-    if not any(name.startswith(_FACTORIES) for name in names) or any(name in _FROM_DATA for name in names):
+    if not any(name.startswith(_FACTORIES) for name in names):
+        return False
+    if any(name in _FROM_DATA or name.startswith(_TRANSFORMS) for name in names):
         return False
     copied = sizes(dims_of(events, row), 0)
     return any(_expands(sizes(dims_of(events, op), 0), copied) for op in chain)
