@@ -61,7 +61,7 @@ def check(
     record: RankRecord | None,
     lines: Lines | None,
     *,
-    min_share: float = 0.05,  # another head is to be trained anew: not worth it below 5 % of the step
+    min_share: float = 0.05,  # another head has to be trained: not worth it below 5 % of the step
     most_used: float = 0.25,  # of the classes: a vocabulary for more languages than one batch holds is no fault
     least_labels: int = 10,  # for each class up to the largest label: what is used at all would be among them
 ) -> Iterator[Finding]:
