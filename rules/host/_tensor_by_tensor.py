@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import Finding, Fix, KernelWork, Lines, Price, SampledLoops, duration
+from advisor.api import Finding, Fix, KernelWork, Lines, Price, RankRecord, SampledLoops, duration
 
 from ..shared._listed import as_lists
 from ..shared._op_loops import OpLoop, op_loops
@@ -37,11 +37,14 @@ class Priced(Struct, frozen=True, eq=False):
     price: Price
     work: KernelWork | None
     sampled: SampledLoops | None
+    record: RankRecord | None
 
     @classmethod
-    def compute(cls, price: Price, work: KernelWork | None, sampled: SampledLoops | None) -> Priced:
-        """All three, of a trace."""
-        return cls(price, work, sampled)
+    def compute(
+        cls, price: Price, work: KernelWork | None, sampled: SampledLoops | None, record: RankRecord | None
+    ) -> Priced:
+        """All of them, of a trace and its run."""
+        return cls(price, work, sampled, record)
 
 
 def over_tensors(priced: Priced, lines: Lines, seen: Ints, min_share: float) -> Iterator[Finding]:

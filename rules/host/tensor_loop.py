@@ -79,6 +79,7 @@ from ._cells_in_turn import cells_in_turn
 from ._device_loops import DeviceLoop, device_loops
 from ._loops_in_samples import AS_NUMBERS, in_samples
 from ._loops_in_samples import EXAMPLES as IN_SAMPLES
+from ._observers import of_observers
 from ._tensor_by_tensor import Priced, over_tensors
 
 CONFIRMED = "measured pairs on a CPU: weight averaging, a contrastive loss, triplets, a mask, an LSTM, experts"
@@ -127,7 +128,8 @@ def check(
         if _grows(place, growing, lines):
             continue  # what is called once more with each step is to be called once: slowing-steps says so
         if gone(place, loop, turn).share(price.deprofiled)[1] >= min_share:
-            yield _finding(place, loop, turn, price, sites.of_lines(place.where))
+            found = _finding(place, loop, turn, price, sites.of_lines(place.where))
+            yield of_observers(found, priced.record) if loop.reads else found
 
 
 def _grows(place: Block, growing: GrowingOps | None, lines: Lines) -> bool:

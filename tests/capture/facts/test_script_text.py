@@ -147,6 +147,8 @@ def settings(source: str) -> dict[str, Any]:
         ("trainer = Trainer(\n    reload_dataloaders_every_n_epochs=2,\n)", "reloaded_loaders", 2),
         ("class Config:\n    bucket_cap_mb: float = 0.01", "bucket_cap_mb", 2),
         ("for block in blocks:\n    fully_shard(block)\nfully_shard(model)", "fully_shard", 2),
+        ("Q = FakeQuantize.with_args(\n    observer=HistogramObserver)", "histogram_observer", 2),
+        ("config = GPT2Config(\n    n_embd=8,\n    vocab_size=args.vocabulary)", "vocab_size", 3),
         ("table = nn.Embedding(\n    9,\n    8,\n    max_norm=1.0)", "max_norm", 4),
     ],
 )

@@ -36,6 +36,7 @@ WORDS = (
     "fully_shard",
     "max_norm",
     "vocab_size",
+    "HistogramObserver",
 )
 _SETTINGS = (
     "threads",
@@ -58,6 +59,7 @@ _SETTINGS = (
     "fully_shard",
     "max_norm",
     "vocab_size",
+    "histogram_observer",
 )
 # Calls of which there may be several, one for each kind of module: the first stands for them all.
 FIRST_COUNTS = ("fully_shard",)
@@ -129,6 +131,8 @@ def _of_node(node: ast.AST) -> Iterator[str]:
         yield "checkpointing"
     if called in ("autocast", "fully_shard"):
         yield called
+    if isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) == "HistogramObserver":
+        yield "histogram_observer"
     if _wants_gradient(node):
         yield "requires_grad"
     if _pads_to_the_most(node):
