@@ -36,7 +36,7 @@ _RUN = _ASKED.replace(
 # The script's own one (M) in the model's forward pass (D), before the backward pass.
 _IN_MODEL = """
     step   [1                                ][2                                ]
-    cpu    [D         ] [B            ]       [D         ] [B            ]
+    cpu    [D         ] [B            ][P]    [D         ] [B            ][P]
     cpu    [F  ][M]      [S       ]           [F  ][M]      [S       ]
     cpu                   [A    ]                            [A    ]
     cpu 2        [H  ]      [G             ]        [H  ]      [G             ]
