@@ -40,8 +40,9 @@ def at_once_us(price: Price, waits: InputWaits, facts: Loader | None, of_lines: 
     """The least that running them once per batch saves, µs of the un-profiled step; 0 where nothing is certain.
 
     of_lines: the share of the fetches that the lines of samples take. As of other loops over tensors: what ops take
-    beyond being called stays, or three tenths of all; so do long runs of Python, which may be no part of it. Nothing
-    where samples have ops that others have not, or on other shapes: those cannot be joined.
+    beyond being called stays, or three tenths of all; so do long runs of Python, which may be no part of it. What lies
+    between ops may be another library's work (an image that PIL turns), so that no op counts for more than its call.
+    Nothing where samples have ops that others have not, or on other shapes: those cannot be joined.
     """
     size = (facts.batch_size if facts else None) or 1
     if size < 2 or not waits.rows or facts is None or facts.collate not in (None, "default_collate"):
@@ -55,7 +56,8 @@ def at_once_us(price: Price, waits: InputWaits, facts: Loader | None, of_lines: 
     fetching = known.in_part("fetch", waits.us, len(rows) / ops.steps.count, python_us)
     stays_us = ops.steps.per_step_us(float(beyond_ns[rows].sum())) + python_us
     taken_us = max(known.us(fetching)[0] - (1 - of_lines) * waits.us, 0.0)
-    return min(taken_us * (1 - MOST_KEPT), max(taken_us - stays_us, 0.0)) * (1 - 1 / size)
+    calls_us = int(np.isin(rows, ops.outermost).sum()) / ops.steps.count * price.added.calls_us("op_calls.single")[0]
+    return min(taken_us * (1 - MOST_KEPT), max(taken_us - stays_us, 0.0), calls_us) * (1 - 1 / size)
 
 
 def _within(price: Price, fetches: tuple[int, ...]) -> Ints:

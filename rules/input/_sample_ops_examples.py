@@ -56,7 +56,7 @@ ON_SAMPLES = [
         "without a GPU, 32 samples that random numbers make anew, each with the same ops on tensors of the same shape",
         _drawn(320, [[3, 16, 16], []]),
         facts=_FACTS,
-        saves_us=(9_000, 20_000),
+        saves_us=(1_000, 20_000),
         says=("batches are loaded in the training process itself", "data.py:24"),
         fixes=("for images in loader",),
     ),
