@@ -45,7 +45,6 @@ from advisor.api import (
     Ev,
     Example,
     Finding,
-    Fix,
     GpuIdle,
     IdleGroup,
     Intervals,
@@ -53,7 +52,6 @@ from advisor.api import (
     Price,
     Saving,
     Standstills,
-    Treatment,
     draw,
     duration,
     edits,
@@ -69,6 +67,7 @@ from ..shared._compiled_regions import compiling, pieces_of
 from ..shared._host_updates import host_updates
 from ..shared._made_on_host import COMPUTED_FOR_COPIES, NEXT_NS, made_on_host
 from ..shared._words import percent
+from ._idle_fixes import fix_of
 from ._nameless_idle import NAMELESS, in_one_step, rest, what_of
 from ._updates_beside_torch import UPDATES_BESIDE_TORCH, updates_beside_torch, updating
 from ._waits import IDLE, Waits
@@ -82,9 +81,6 @@ _PLACES = 3
 # Work of the host in more pieces a step alternates with that of the device, as where weights are sent one by one: each
 # piece may need the one before. What prepares a batch, or logs, is one piece or a few.
 _ALTERNATES = 8
-# Ops in which the host itself moves a batch: from pageable memory it stands in them until the data are on their way.
-_COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda")
-_PINS = ("aten::pin_memory", "aten::_pin_memory")
 
 
 def check(
@@ -161,7 +157,7 @@ def _optimizers_own(price: Price, spans: Intervals) -> bool:
     """Whether most of the time lies in an optimizer's `step`: its own Python, which nobody can move elsewhere."""
     events = price.ops.events
     stepping = events.covered(events.of(Category.ANNOTATION) & events.named("Optimizer.step#"))
-    return 2 * total(intersect(spans, stepping)) > total(spans)
+    return _mostly(spans, stepping)
 
 
 def _mostly(spans: Intervals, inside: Intervals) -> bool:
@@ -182,11 +178,6 @@ def _of_the_loop(price: Price, group: IdleGroup, spans: Intervals) -> bool:
         return False
     longest = events.dur_ns[python & events.named(f"({where.line}): {where.function}")].max(initial=0)
     return bool(longest >= total(steps.recorded) / steps.count)
-
-
-# DistributedDataParallel's own row, before each backward pass; where rows of all parameters show that it finds nothing,
-# unused-parameter-search says so.
-_SEARCH = "torch.distributed.ddp.reducer::search_unused_parameters"
 
 
 def _of_others(price: Price, work: OptimizerWork | None) -> Intervals:
@@ -228,42 +219,9 @@ def _named(group: IdleGroup, saving: Saving, spans: Intervals, price: Price) -> 
         saving=saving,
         where=(group.where,) if group.where else (),
         facts={"idle_us": group.us, "gaps_per_step": group.gaps_per_step, "host": group.host},
-        fix=fix or _fix(group.host, 2 * int(back.sum()) > len(back)),
+        fix=fix or fix_of(group.host, 2 * int(back.sum()) > len(back)),
         claims=("idle_host",),
     )
-
-
-def _fix(host: str, reads_back: bool) -> Fix:
-    if host == _SEARCH:
-        return Fix(
-            "Remove `find_unused_parameters=True`, unless steps use different parameters",
-            "exact",
-            "DistributedDataParallel(model, find_unused_parameters=True)",
-            "DistributedDataParallel(model)  # static_graph=True where the same parameters are unused in each step",
-            Treatment("ddp", {"find_unused_parameters": False}),
-        )
-    if host in _PINS:
-        return Fix(
-            "Pin batches in the loader's thread, concurrently with the step, instead of in the loop",
-            "exact",
-            "x = x.pin_memory().to(device, non_blocking=True)",
-            "DataLoader(dataset, ..., pin_memory=True)\nx = x.to(device, non_blocking=True)",
-        )
-    if host in _COPIES and reads_back:
-        return Fix(
-            "Read values back later, or less often: the host waits for the device's work, not for the copy",
-            "exact",
-            "metrics.append(loss.cpu())",
-            "metrics.append(loss.detach())  # and read them every N steps",
-        )
-    if host in _COPIES:
-        return Fix(
-            "Copy asynchronously from pinned memory",
-            "exact",
-            "DataLoader(dataset, ...)\nx = x.to(device)",
-            "DataLoader(dataset, ..., pin_memory=True)\nx = x.to(device, non_blocking=True)",
-        )
-    return Fix("Move this work out of the loop, or into the loader's workers", "exact")
 
 
 _STEPS = """

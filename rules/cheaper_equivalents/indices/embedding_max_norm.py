@@ -35,8 +35,7 @@ from .._equivalent import Equivalent, whole, worth
 CONFIRMED = ""
 
 _RENORM = "aten::embedding_renorm_"
-# What renormalizing a table reads and writes, in passes over it: norms, then products (ATen/native/Renorm in
-# `renorm_out`: a norm for each row, factors, a product).
+# What renormalizing a table moves, in passes over it: norms read it, the product reads and writes it.
 _PASSES = 3
 _BYTES = 4
 _HOW = "low: minus three passes over the table at the memory rate of one core; high: minus one call"

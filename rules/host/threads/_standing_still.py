@@ -72,7 +72,7 @@ def _cause(stills: Standstills, used_up: bool, unknown: bool) -> tuple[bool, str
     if unknown:
         return False, "it waits for work that the trace does not contain, or other processes have its cores"
     if stills.used_up is not None:
-        return False, "other processes have its cores"
+        return False, "other processes probably have its cores"
     if len(stills.periodic):
         return True, "the container has probably used up its CPU quota"
     return False, "other processes have its cores, or the container has used up its CPU quota"
@@ -105,7 +105,7 @@ STANDING_STILL = (
         draw(_AT_PERIODS, us=5000, **_BOXES),
         facts={"vitals": {"quota_used_up": 0.0}},
         saves_us=(0, 24_000),
-        says=("other processes have its cores",),
+        says=("other processes probably have its cores",),
         fixes=("Give the process cores of its own",),
     ),
     Example(

@@ -381,21 +381,3 @@ def test_the_package_that_makes_loader_and_optimizer_is_named(tmp_path: Path) ->
     made = {(one["line"], one.get("made_in", ""), one.get("made_by")) for one in done.rank["loaders"]}
     assert (train, "fitting", None) in made
     assert [(one["line"], one["made_in"]) for one in done.rank["optimizers"]] == [(train, "fitting")]
-
-
-def test_how_models_of_transformers_compute_attention() -> None:
-    from types import SimpleNamespace
-
-    from advisor.capture.inside.facts.model.attention import of_transformers
-
-    def module(package: str, **config: object) -> object:
-        made = type("SelfAttention", (), {"__module__": f"{package}.models"})()
-        made.config = SimpleNamespace(**config)  # type: ignore[attr-defined]
-        return made
-
-    theirs = module("transformers", _attn_implementation="sdpa", attention_dropout=0.1, attn_pdrop=0.0)
-    eager = module("transformers", _attn_implementation="eager")
-    assert of_transformers([theirs, object()]) == {"implementation": "sdpa", "dropout": ["attention_dropout"]}
-    assert of_transformers([theirs, eager]) is None
-    assert of_transformers([theirs, module("mine", _attn_implementation="sdpa")]) is None
-    assert of_transformers([object()]) is None
