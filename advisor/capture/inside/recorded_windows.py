@@ -22,6 +22,7 @@ from .steps.phases import AFTER, DONE, LINES, OBSERVED, READY, RECORD, TIMING, W
 from .steps.plan import plan
 from .steps.requests import Requests
 from .steps.run_times import RunTimes
+from .steps.stack_samples import Sampling
 from .steps.step_trend import StepTrend
 from .steps.time_window import TimeWindow
 from .steps.vitals import Vitals, queued_ns, resident
@@ -62,7 +63,7 @@ class RecordedWindows(Listeners):
         self.end_choices = self.end_watch = _nothing
         self.thread_end = ThreadEnd(self._thread_ends)
         trend = StepTrend(queued_ns, resident)
-        self.run = RunTimes(self.tracker, lambda: self.live, self._loop_thread, self._recording, trend)
+        self.run = RunTimes(self.tracker, lambda: self.live, self._loop_thread, self._sampling, trend)
         self.requests = Requests(settings, trend)
         self.later = Later(settings, self.requests, self.facts.device, self.parts.cut, queued_ns)
 
@@ -77,9 +78,11 @@ class RecordedWindows(Listeners):
     def _loop_thread(self) -> int:
         return self.thread or threading.main_thread().ident or 0
 
-    def _recording(self) -> bool:
-        """A profiler of ours is at work: what stands on the stack then is no picture of the run."""
-        return self.window.recording or (self.phases is not None and self.phases.phase in _OURS)
+    def _sampling(self) -> Sampling:
+        """While a profiler of ours is at work, what stands on the stack is no picture of the run."""
+        if self.window.recording or (self.phases is not None and self.phases.phase in _OURS):
+            return "paused"
+        return "asks" if self.phases is not None and self.phases.phase in (AFTER, DONE) else "waits"
 
     def _check_size(self, place: str) -> None:
         """At a place inside of a step: its window is closed where this step alone fills it."""

@@ -125,7 +125,7 @@ def test_a_script_that_is_stopped_after_its_profile_is_accounted_for_so_far(tmp_
 def test_a_place_is_where_a_stack_leaves_the_way_to_the_step() -> None:
     from advisor.capture.inside.steps.stack_samples import Place, Sampler
 
-    sampler = Sampler(lambda: False, lambda: 0, lambda _stack, _mode: None)
+    sampler = Sampler(lambda: False, lambda: 0, lambda _stack, _mode: None, lambda: "waits")
 
     def here() -> FrameType:
         return sys._getframe(1)
@@ -148,7 +148,7 @@ def test_an_instruction_without_a_line_is_where_its_function_begins() -> None:
     """CPython gives such a frame the line None, which run.json cannot hold."""
     from advisor.capture.inside.steps.stack_samples import Sampler
 
-    sampler = Sampler(lambda: False, lambda: 0, lambda _stack, _mode: None)
+    sampler = Sampler(lambda: False, lambda: 0, lambda _stack, _mode: None, lambda: "waits")
     code = sys._getframe().f_code
     frame: Any = SimpleNamespace(f_code=code, f_lineno=None, f_back=None, f_locals={})
     stack, _ = sampler.walk(frame)
@@ -158,7 +158,7 @@ def test_an_instruction_without_a_line_is_where_its_function_begins() -> None:
 def test_where_no_line_is_recorded_samples_go_on() -> None:
     from advisor.capture.inside.steps.stack_samples import Sampler
 
-    sampler = Sampler(lambda: False, lambda: 0, lambda _stack, _mode: None)
+    sampler = Sampler(lambda: False, lambda: 0, lambda _stack, _mode: None, lambda: "waits")
     sampler.count, sampler.spent_ns = 80, 32_000_000
     assert sampler._pause(elapsed_ns=5_000_000_000) == pytest.approx(0.4)  # a thousand times what one costs
     sampler.look_closer()
@@ -284,7 +284,7 @@ def test_stretches_are_told_apart_by_their_length() -> None:
 
     tracker = Tracker(lambda _now, _trained, _clean: None)
     trend = StepTrend(lambda: None, lambda: None)
-    times, now = RunTimes(tracker, lambda: False, lambda: 0, lambda: False, trend), 0
+    times, now = RunTimes(tracker, lambda: False, lambda: 0, lambda: "waits", trend), 0
     assert times.record() is None
 
     def boundary(length: int, trained: bool = True, ours: bool = False) -> None:

@@ -16,7 +16,7 @@ from ..facts.source.syntax import Trees
 from .code_marks import FETCH, ITERATOR, WORKERS
 from .forward_passes import ForwardPasses, Passing
 from .run_totals import BETWEEN, END, LONG, MOST_PLACES, START, STEP, Totals
-from .stack_samples import Place, Sampler, Stack
+from .stack_samples import Place, Sampler, Sampling, Stack
 from .step_trend import StepTrend
 from .tracker import Tracker
 
@@ -38,7 +38,7 @@ Sample = tuple[Any, int, int, bool, bool]
 
 
 class RunTimes:
-    """Adds up one rank's run. live: capture goes on. thread: the ident of the loop's. paused: our profiler is at work.
+    """Adds up one rank's run. live: capture goes on. thread: the ident of the loop's. sampling: how to sample it now.
 
     trend: told each training step and where it was sampled.
 
@@ -50,13 +50,12 @@ class RunTimes:
         tracker: Tracker,
         live: Callable[[], bool],
         thread: Callable[[], int],
-        paused: Callable[[], bool],
+        sampling: Callable[[], Sampling],
         trend: StepTrend,
     ) -> None:
         self.tracker = tracker
         self.trend = trend
-        self.paused = paused
-        self.sampler = Sampler(live, thread, self._taken)
+        self.sampler = Sampler(live, thread, self._taken, sampling)
         self.passes = ForwardPasses()
         self.totals = Totals()
         self.ours_ns = 0
@@ -176,7 +175,7 @@ class RunTimes:
     # -- on the sampler's thread
 
     def _taken(self, stack: Stack, runs: Passing) -> None:
-        if not stack or self.paused():
+        if not stack:
             return
         self.passes.add(runs)
         tracker, where = self.tracker, self._place(stack) if self.step else stack

@@ -13,12 +13,17 @@ import time
 from _thread import start_new_thread
 from collections.abc import Callable
 from types import FrameType
+from typing import Literal
 
 from .code_marks import FORWARD, Codes
 from .forward_passes import MOST_ABOVE, NONE, Passing, passing
+from .lock_turn import LockTurn
 
 # A stack: (key of the function in `Codes`, the line that runs), the outermost first.
 Stack = tuple[tuple[int, int], ...]
+# None are taken; one waits for Python's lock as any thread does; it asks for the lock at once, which tells what takes
+# less than 5 ms, and costs some 5 % of a core while C code of the script's holds the lock.
+Sampling = Literal["paused", "waits", "asks"]
 
 # The shortest pause; and the share of the run that samples may take, beyond a start in which a short script is seen.
 _PAUSE_S, _SHARE, _START_NS = 0.05, 0.001, 25_000_000
@@ -37,15 +42,23 @@ _DEEPEST = 400
 class Sampler:
     """Takes samples until `needed` says no. thread: the ident of the thread to look at. taken: told each sample.
 
+    sampling: how they are taken at this time.
+
     It runs beside the script, so `taken` only puts down what it is told.
     """
 
     def __init__(
-        self, needed: Callable[[], bool], thread: Callable[[], int], taken: Callable[[Stack, Passing], None]
+        self,
+        needed: Callable[[], bool],
+        thread: Callable[[], int],
+        taken: Callable[[Stack, Passing], None],
+        sampling: Callable[[], Sampling],
     ) -> None:
         self.needed = needed
         self.thread = thread
         self.taken = taken
+        self.sampling = sampling
+        self.turn = LockTurn()
         self.codes = Codes()
         self.trained: set[int] = set()  # ids of outermost modules that ran in training mode
         self.count = 0
@@ -63,9 +76,11 @@ class Sampler:
     def _run(self) -> None:
         began_ns, pause_s, first_ns = time.perf_counter_ns(), _PAUSE_S, 0
         while True:
-            time.sleep(pause_s)
+            (self.turn.sleep if self.sampling() == "asks" else time.sleep)(pause_s)
             if sys.is_finalizing() or not self.needed():
                 return
+            if self.sampling() == "paused":
+                continue
             try:
                 self._sample()
             except Exception:
@@ -82,7 +97,10 @@ class Sampler:
         return max(_PAUSE_S, self.spent_ns / self.count / _SHARE / 1e9)
 
     def _sample(self) -> None:
-        frame = sys._current_frames().get(self.thread())
+        thread, frames = self.thread(), sys._current_frames()
+        self.turn.seen(frames, thread)
+        frame = frames.get(thread)
+        del frames
         stack, runs = self.walk(frame)
         del frame
         self.taken(stack, runs)
