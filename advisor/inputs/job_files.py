@@ -87,8 +87,9 @@ def _listed(folder: Place) -> set[str]:
     """Names of the files that the run.json in a folder lists; empty without one."""
     try:
         ranks = json.loads((folder / "run.json").read_bytes())["ranks"]
-        beside = {Path((rank.get("dataflow") or {}).get("file", "")).name for rank in ranks}
-        return beside | {Path(file["path"]).name for rank in ranks for file in rank["files"]}
+        windows = [one for rank in ranks for one in (rank, *rank.get("later", ()))]
+        beside = {Path((one.get("dataflow") or {}).get("file", "")).name for one in windows}
+        return beside | {Path(file["path"]).name for one in windows for file in one["files"]}
     except (InputError, OSError, ValueError, KeyError, TypeError, AttributeError):
         return set()
 

@@ -85,8 +85,8 @@ def find(paths: Iterable[str | PathLike[str]]) -> list[Job]:
 def windowed(job: Job, number: int) -> Job:
     """The job as one of its windows shows it: 1 is the first, 2 the next later one, in the order of the run.
 
-    Later windows come without what ops read and write, which is recorded once. Raises UsageError for a window that no
-    rank has.
+    Later windows of the same loop come without what ops read and write, which is recorded once. Raises UsageError for a
+    window that no rank has.
     """
     if number == 1:
         return replace(job, traces=tuple(replace(trace, later=()) for trace in job.traces))
@@ -94,7 +94,7 @@ def windowed(job: Job, number: int) -> Job:
     if number > most:
         raise UsageError(f"{job.name} has {most} window{'s' * (most > 1)}, so there is no window {number}")
     traces = tuple(trace.later[number - 2] for trace in job.traces if len(trace.later) > number - 2)
-    text = f"this is window {number} of {most}, after step {traces[0].at:,}; what ops read was recorded in the first"
+    text = f"this is window {number} of {most}, after step {traces[0].at:,}{_unobserved(traces[0])}"
     return _noted(job, traces, text)
 
 
@@ -115,10 +115,15 @@ def where_it_trains(job: Job) -> Job:
         if share >= _MOST:
             text = (
                 f"training moved to another loop and spent {share:.0%} of its time there: the figures are of the "
-                f"window after step {window.at:,}; what ops read was recorded in the first, which `--window 1` shows"
+                f"window after step {window.at:,}{_unobserved(window)}; `--window 1` shows the first loop"
             )
             return _noted(job, (window,), text)
     return job
+
+
+def _unobserved(window: RankTrace) -> str:
+    observed = window.record is not None and window.record.dataflow is not None and window.record.dataflow.file
+    return "" if observed else "; what ops read was recorded in the first"
 
 
 def _noted(job: Job, traces: tuple[RankTrace, ...], text: str) -> Job:
@@ -200,6 +205,11 @@ def _later(folder: Place, record: RankRecord) -> Iterator[RankTrace]:
                 environment=record.environment,
                 run=record.run,
                 user_files=window.user_files,
+                dataflow=window.dataflow,
+                lookups=window.lookups,
+                masks=window.masks,
+                loss_labels=window.loss_labels,
+                containers=window.containers,
                 calibration=record.calibration,
             )
             files = found["profile"], found.get("lines")

@@ -10,7 +10,8 @@ from pathlib import Path
 from advisor.errors import AdvisorError, UsageError
 
 # What we write into a folder of ours; anything else in it is the user's.
-_OUR_NAMES = ("report.", "run.json", "trace-rank", "lines-rank", "dataflow-rank", "rank", "gate.")
+_OF_WINDOWS = tuple(f"{role}-{of}" for role in ("trace", "profile", "lines", "dataflow") for of in ("rank", "step"))
+_OUR_NAMES = ("report.", "run.json", "rank", "gate.", *_OF_WINDOWS)
 # Each try but the last fails only if two other runs meet in it; what stands in the way for good is then said.
 _MOST_TRIES = 20
 

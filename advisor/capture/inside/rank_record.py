@@ -25,7 +25,6 @@ def write(folder: str, part: dict[str, Any]) -> None:
 def record(session: Session) -> dict[str, Any]:
     """What is known by now, with the keys of `record.RankRecord`."""
     window = session.window
-    lines = window.lines
     clock = [session.clock.note] if session.clock.note else []
     return {
         "rank": session.place.rank(),
@@ -46,15 +45,10 @@ def record(session: Session) -> dict[str, Any]:
             *clock,
         ],
         "later": session.later.windows,
-        "user_files": sorted(lines.files) if lines is not None else [],
-        "lookups": lines.lookups if lines is not None else [],
         "evaluation_graph": session.evaluations.record(session.tracker.trained),
         "batch_lengths": session.padding.found,
         "sample_lengths": session.padding.lengths,
-        "masks": lines.masks.record() if lines is not None else [],
-        "containers": lines.containers.record() if lines is not None else [],
-        "loss_labels": lines.labels.record() if lines is not None else [],
-        "dataflow": window.observer.record(),
+        **window.record(),
         "versions": probe.versions(),
         "out_of_memory": session.ran_out,
     }

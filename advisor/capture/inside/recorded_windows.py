@@ -64,7 +64,7 @@ class RecordedWindows(Listeners):
         self.thread_end = ThreadEnd(self._thread_ends)
         trend = StepTrend(queued_ns, resident)
         self.run = RunTimes(self.tracker, lambda: self.live, self._loop_thread, self._sampling, trend)
-        self.requests = Requests(settings, trend)
+        self.requests = Requests(settings, trend, self.run.moved)
         self.later = Later(settings, self.requests, self.facts.device, self.parts.cut, queued_ns)
 
     def end(self) -> None:

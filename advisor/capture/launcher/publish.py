@@ -100,7 +100,8 @@ class Publisher:
         if names:
             later = [window for rank in record["ranks"] for window in rank.get("later", ())]
             names += [file["path"] for window in later for file in window["files"]]
-            names += [known["file"] for rank in record["ranks"] if (known := rank.get("dataflow") or {}).get("file")]
+            observed = ((one.get("dataflow") or {}).get("file") for one in (*record["ranks"], *later))
+            names += [name for name in observed if name]
             self._publish(record, names)
             self.published |= parts
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from advisor.capture.record.dataflow import JudgedOps
+from advisor.capture.record.dataflow import Dataflow, JudgedOps
 from advisor.capture.record.rank import RankRecord
 from advisor.errors import InputError
 from advisor.places.place import Place
@@ -45,13 +45,18 @@ def read(path: Place) -> RunRecord:
 
 
 def _with_dataflow(folder: Place, rank: RankRecord) -> RankRecord:
-    """The rank's record with the path of its dataflow file, which is always next to run.json."""
-    if rank.dataflow is not None and rank.dataflow.file:
-        path = folder / Path(rank.dataflow.file).name
-        rank = msgspec.structs.replace(rank, dataflow=msgspec.structs.replace(rank.dataflow, file=os.fspath(path)))
+    """The rank's record with the paths of its dataflow files, which are always next to run.json."""
+    later = [msgspec.structs.replace(one, dataflow=_beside(folder, one.dataflow)) for one in rank.later]
+    rank = msgspec.structs.replace(rank, dataflow=_beside(folder, rank.dataflow), later=later)
     if rank.reused is not None and rank.reused.file:
         why = (
             "the record of which tensors ops read is from an earlier version; capture the run again with `advisor run`"
         )
         rank = msgspec.structs.replace(rank, reused=JudgedOps(why=why))
     return rank
+
+
+def _beside(folder: Place, known: Dataflow | None) -> Dataflow | None:
+    if known is None or not known.file:
+        return known
+    return msgspec.structs.replace(known, file=os.fspath(folder / Path(known.file).name))

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from advisor.capture.record.code_place import Container
+from advisor.capture.record.dataflow import Dataflow
+from advisor.capture.record.tensors import Lookup, LossLabels, Mask
+
 
 class TraceFile(msgspec.Struct, frozen=True):
     """A trace that capture wrote. role: all figures are from `profile`, only lines and modules from `lines`."""
@@ -47,3 +51,9 @@ class LaterWindow(msgspec.Struct, frozen=True):
     files: list[TraceFile] = []
     steps: StepTimes = StepTimes()
     user_files: list[str] = []
+    # As in RankRecord; of a window for a reason other than `elsewhere` without `dataflow`.
+    dataflow: Dataflow | None = None
+    lookups: list[Lookup] = []
+    masks: list[Mask] = []
+    loss_labels: list[LossLabels] = []
+    containers: list[Container] = []

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
@@ -14,14 +12,13 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 from advisor.capture.inside.steps.requests import ASKED, ELSEWHERE, EVERY, SLOWER, Requests  # noqa: E402
-from advisor.capture.inside.steps.stack_samples import Place  # noqa: E402
 from advisor.capture.inside.steps.step_trend import StepTrend  # noqa: E402
 
 SECOND = 10**9
 
 
 def requests(folder: Path, every: int = 0, alone: bool = True) -> Requests:
-    made = Requests({"folder": str(folder), "every": every}, StepTrend(lambda: None, lambda: None))
+    made = Requests({"folder": str(folder), "every": every}, StepTrend(lambda: None, lambda: None), lambda: False)
     made.begin(40, alone)
     return made
 
@@ -87,43 +84,22 @@ def test_steps_of_a_busy_or_short_run_ask_for_nothing(tmp_path: Path) -> None:
     assert train(made, 100, 10**6) + train(made, 100, 2 * 10**6, 100) == [], "less than a second tells nothing"
     made.release()
     waited = iter(range(0, 10**15, SECOND))
-    busy = Requests({"folder": str(tmp_path)}, StepTrend(lambda: next(waited), lambda: None))
+    busy = Requests({"folder": str(tmp_path)}, StepTrend(lambda: next(waited), lambda: None), lambda: False)
     busy.begin(0, alone=True)
     assert train(busy, 40, SECOND) == []
     busy.release()
 
 
-def sampled(made: Requests, lines: list[int | tuple[int, int]]) -> list[tuple[int, str]]:
-    """At which stretch of eight steps a window is due, where each is sampled at such a line of the loop, or at two."""
+def test_another_loop_asks_by_itself_twice_at_most(tmp_path: Path) -> None:
+    moves = iter([False, False, True, False, True, True, *[False] * 99])
+    trend = StepTrend(lambda: None, lambda: None)
+    made = Requests({"folder": str(tmp_path)}, trend, lambda: next(moves))
+    made.begin(0, alone=True)  # the loop of the first window
     found = []
-    for number, line in enumerate(lines):
-        for step in range(8 * number + 1, 8 * number + 9):
-            for one in (line if isinstance(line, tuple) else (line,)) if step % 8 == 5 else ():
-                place = SimpleNamespace(file="train.py", line=one, function="main", inner=("", 0, ""))
-                made.trend.sampled([cast(Place, place)])
-            made.trend.step(10**7, step)
-            if why := made.due(step, step * SECOND):
-                made.taken(why, step)
-                found.append((number, why))
-    return found
-
-
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        pytest.param([10, 11, 12] * 3 + [20, 21] * 6, [(9 + 5, ELSEWHERE)], id="pretraining, then training"),
-        pytest.param([10, 11, 12] * 8, [], id="one loop"),
-        pytest.param(
-            [*[10, 11] * 4, (11, 21), *[20, 21] * 6], [(9 + 5, ELSEWHERE)], id="a stretch in which one loop ends"
-        ),
-        pytest.param([10, 11, 12] * 3 + [20, 21, 20, 21, 20, 10] * 4, [], id="a part that is new in the same loop"),
-        pytest.param([10, 11] + [20, 21] * 9, [], id="too few samples of the first"),
-        pytest.param([10] * 6 + [20] * 9 + [30] * 9 + [40] * 9, [(11, ELSEWHERE), (20, ELSEWHERE)], id="twice"),
-    ],
-)
-def test_another_loop_asks_by_itself(
-    tmp_path: Path, lines: list[int | tuple[int, int]], expected: list[tuple[int, str]]
-) -> None:
-    made = requests(tmp_path)
-    assert sampled(made, lines) == expected
+    for step in range(1, 80):
+        trend.step(10**7, step)
+        if why := made.due(step, step * SECOND):
+            made.taken(why, step)
+            found.append((step, why))
+    assert found == [(16, ELSEWHERE), (32, ELSEWHERE)]
     made.release()

@@ -54,18 +54,22 @@ import time, torch
 model = torch.nn.Linear(32, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 x, known = torch.randn(8, 32), [str(number) for number in range(100_000)]
-for _ in range(120):
-    loss = model(x).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    time.sleep(0.012)
-    optimizer.step()
-for _ in range(350):
-    loss = model(x).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    count = sum(known.count("none") for _ in range(12))
-    optimizer.step()
+def pretrain():
+    for _ in range(60):
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        time.sleep(0.012)
+        optimizer.step()
+def train():
+    for _ in range(180):
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        count = sum(known.count("none") for _ in range(12))
+        optimizer.step()
+pretrain()
+train()
 """
 
 
@@ -76,20 +80,21 @@ def test_a_script_that_pretrains_first_is_told_of_the_loop_that_follows(tmp_path
     done = advised("-o", "out", "--no-calibrate", "train.py", cwd=tmp_path)
     assert done.status == 0, done.err
     rank = json.loads((tmp_path / "out" / "run.json").read_bytes())["ranks"][0]
-    trend = rank["run"]["trend"]
-    first = sum(hits for at, hits in zip(trend["first"], trend["samples"], strict=True) if at < 100)
-    later = sum(trend["samples"]) - first
-    if min(first, later) < 10:
-        pytest.skip(f"the machine was too busy: {first} and {later} samples of the two loops")
     assert [one["why"] for one in rank["later"]] == ["elsewhere"], rank["notes"]
-    assert rank["later"][0]["at"] > 120
+    assert 60 < rank["later"][0]["at"] <= 60 + 3 * 16
+    assert rank["later"][0]["dataflow"]["file"] != rank["dataflow"]["file"]
+    assert (tmp_path / "out" / rank["later"][0]["dataflow"]["file"]).is_file()
     report = json.loads((tmp_path / "out" / "report.json").read_bytes())
     (note,) = [one["message"] for one in report["health"] if one["id"] == "later-window"]
     assert note.startswith("training moved to another loop")
+    assert "what ops read" not in note
+    assert not [one for one in report["outcomes"] if "which ops read" in (one["reason"] or "")]
     (found,) = [one for one in report["outcomes"] if one["rule"] == "host-work"]
     lines = [place["line"] for finding in found["findings"] for place in finding["where"]]
-    assert 16 in lines, found
-    # The first window is still there.
+    assert 18 in lines, found
+    # The first window is still there; and the folder is known as one of ours by whoever writes to it again.
+    again = advised("-o", "out", "--no-calibrate", "train.py", cwd=tmp_path)
+    assert (again.status, (tmp_path / "out.1" / "run.json").is_file()) == (0, True), again.err
     before = analyzed("out", "--window", "1", "--format", "json", cwd=tmp_path)
     assert 1e3 * 10 < json.loads(before.stdout)["metrics"]["step_time_us"]["value"] < 1e3 * 40
 

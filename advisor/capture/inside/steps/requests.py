@@ -10,13 +10,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from statistics import median
 from typing import Any
 
 from .step_trend import StepTrend
-
-# File and line.
-Place = tuple[str, int]
 
 EVERY, ASKED, SLOWER, ELSEWHERE = "every", "asked", "slower", "elsewhere"
 
@@ -27,23 +25,23 @@ _LOOK_NS = 250_000_000
 _SLOWER, _STRETCHES, _LEAST_NS = 1.25, 3, 1_000_000_000
 # Windows that are opened for that by themselves.
 _MOST_SLOWER = 3
-# Samples in a row at no line of the loop that was sampled so far, from which on it is another loop (pretraining, then
-# training), and samples that the first needs: of lines with a share u of the time, so many of others and then so many
-# of these come with a chance of (1 - u)^6 u^6, at most 1 in 4,096. And windows for it: a script that enters one loop
-# after another (stages of a curriculum) shows what its stages are like in two.
-_STRANGE, _MOST_LOOPS = 6, 2
+# Windows for another loop: a script that enters one after another (stages of a curriculum) shows what its stages are like
+# in two.
+_MOST_LOOPS = 2
 
 
 class Requests:
     """What is asked of one rank. Ranks of a job wait for each other, so there only `every` counts: they share it.
 
     settings: `folder` (of the capture) and `every`, steps between the beginnings of two windows, 0 for none.
+    moved: whether training has moved to another loop since it was asked last.
     """
 
-    def __init__(self, settings: dict[str, Any], trend: StepTrend) -> None:
+    def __init__(self, settings: dict[str, Any], trend: StepTrend, moved: Callable[[], bool]) -> None:
         self.every = int(settings.get("every") or 0)
         self.path = os.path.join(settings["folder"], f"ask-{os.getpid()}")
         self.trend = trend
+        self.moved = moved
         self.alone = False
         self.next = 0
         self.looked_ns = 0
@@ -53,13 +51,6 @@ class Requests:
         self.level_ns = 0.0  # what an ordinary step was when it was first known, or at the latest window for that
         self.closed = 0  # stretches of the trend when it was looked at last
         self.slower = 0
-        self.home: set[Place] = set()  # lines of the loop, as far as they were sampled
-        self.at_home = 0  # how many samples
-        self.new: set[Place] = (
-            set()
-        )  # lines first sampled in the same stretch as such: of either loop, if there are two
-        self.strange: set[Place] = set()  # and of the latest samples in a row that were at none of them
-        self.strangers = 0  # how many samples
         self.loops = 0
 
     def begin(self, count: int, alone: bool) -> None:
@@ -68,6 +59,7 @@ class Requests:
         if self.every:
             self.next = (count // self.every + 1) * self.every
         if alone:
+            self.moved()
             self._place()
 
     def _place(self) -> None:
@@ -116,30 +108,11 @@ class Requests:
         """What the latest stretch tells; looked at once for each of these."""
         if self.trend.closed == self.closed:
             return ""
-        new, self.closed = self.trend.closed - self.closed, self.trend.closed
-        elsewhere = [self._is_elsewhere(stretch.places()) for stretch in self.trend.done[-new:]]
-        return ELSEWHERE if any(elsewhere) else SLOWER if self._is_slower() else ""
-
-    def _is_elsewhere(self, sampled: dict[Place, int]) -> bool:
-        """Whether the loop is another one: samples of the latest stretches, in a row, are at none of its lines."""
-        if self.loops >= _MOST_LOOPS or not sampled:
-            return False
-        if self.at_home < _STRANGE:
-            self.home |= sampled.keys()
-            self.at_home += sum(sampled.values())
-            return False
-        if not self.home.isdisjoint(sampled):
-            self.home |= self.new | self.strange
-            self.new, self.strange, self.strangers = sampled.keys() - self.home, set(), 0
-            return False
-        self.strange |= sampled.keys()
-        self.strangers += sum(sampled.values())
-        if self.strangers < _STRANGE:
-            return False
-        self.home, self.at_home = self.strange | self.new, self.strangers
-        self.new, self.strange, self.strangers = set(), set(), 0
-        self.level_ns = 0.0  # of that loop it is not known yet
-        return True
+        self.closed = self.trend.closed
+        if self.moved():
+            self.level_ns = 0.0  # of that loop it is not known yet
+            return ELSEWHERE if self.loops < _MOST_LOOPS else ""
+        return SLOWER if self._is_slower() else ""
 
     def _is_slower(self) -> bool:
         """Whether all of the latest stretches are."""

@@ -19,6 +19,7 @@ from .run_totals import BETWEEN, END, LONG, MOST_PLACES, START, STEP, Totals
 from .stack_samples import Place, Sampler, Sampling, Stack
 from .step_trend import StepTrend
 from .tracker import Tracker
+from .training_loops import Home
 
 # A training step that takes so many times the ordinary one is long.
 _LONG = 1.5
@@ -56,6 +57,7 @@ class RunTimes:
         self.tracker = tracker
         self.trend = trend
         self.sampler = Sampler(live, thread, self._taken, sampling)
+        self.home = Home(self.sampler.codes)
         self.passes = ForwardPasses()
         self.totals = Totals()
         self.ours_ns = 0
@@ -87,7 +89,9 @@ class RunTimes:
         if trained and not ours:
             if self.pending and (not self.limit_ns or length <= _FAR * self.limit_ns):
                 self.trend.sampled(self._marked(sample)[0] for sample in self.pending)
+            closed = self.trend.closed
             self.trend.step(length, self.tracker.count)
+            self.wants_step |= self.trend.closed != closed
         if trained and length <= self.limit_ns and not self.pending and not ours:
             self.totals.spent_ns[STEP] += length
             self.totals.count[STEP] += 1
@@ -109,6 +113,10 @@ class RunTimes:
         if self.wants_step:
             self.wants_step = False
             self.step, _ = self.sampler.walk(sys._getframe(1))
+
+    def moved(self) -> bool:
+        """Whether training has moved to another loop since this was asked last."""
+        return self.home.left(self.step)
 
     def iterator_begins(self, serial: int) -> None:
         """An iterator is asked for its first batch: where that is, an evaluation stands if nothing trains on it."""

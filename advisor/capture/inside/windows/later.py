@@ -88,7 +88,7 @@ class Later:
             self.cut,
             self.queued_ns,
         )
-        phases.asked = True  # what ops read was observed once
+        phases.asked = self.why != ELSEWHERE  # what the ops of a loop read is observed once
         return Recording(phases, window, clock)
 
     def keep(self, recording: Recording) -> Recording:
@@ -100,12 +100,13 @@ class Later:
                     "why": self.why,
                     "files": recording.window.files,
                     "steps": recording.steps(),
-                    "user_files": sorted(lines.files) if (lines := recording.window.lines) is not None else [],
+                    **recording.window.record(),
                 }
             )
         else:
-            for file in recording.window.files:
-                os.unlink(os.path.join(self.settings["folder"], file["path"]))
+            window = recording.window
+            for name in (*(file["path"] for file in window.files), *filter(None, [window.observer.file])):
+                os.unlink(os.path.join(self.settings["folder"], name))
         if sum(window["why"] == EVERY for window in self.windows) > _MOST:
             self._thin()
         first, self.first = self.first, None

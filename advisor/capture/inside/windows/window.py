@@ -173,6 +173,18 @@ class Window:
         found = {"path": os.path.basename(path), "role": role, "steps": steps, "partial": partial}
         self.files.append(found | ({"cut": True} if role == "lines" and self.lines.cut else {}))
 
+    def record(self) -> dict[str, Any]:
+        """What its lines and its observed steps told, with keys of `record.RankRecord` and `record.LaterWindow`."""
+        lines = self.lines
+        return {
+            "user_files": sorted(lines.files) if lines is not None else [],
+            "lookups": lines.lookups if lines is not None else [],
+            "masks": lines.masks.record() if lines is not None else [],
+            "containers": lines.containers.record() if lines is not None else [],
+            "loss_labels": lines.labels.record() if lines is not None else [],
+            "dataflow": self.observer.record(),
+        }
+
     def observe(self) -> int:
         """Begins to observe what ops read and write; for how many steps, 0 where that cannot be."""
         return self.observing.begin(self.theirs, self.compiles)
