@@ -54,6 +54,7 @@ class Calibration:
     core_bf16_product_times …    how many times as fast products of 288 x 288 and 576 x 576 matrices, and that
                                  convolution, are in bf16 as in fp32, conversions included; only of a CPU that
                                  multiplies bf16 in hardware
+    core_fp64_product_times      how many times as long a product of 256 x 256 matrices takes in fp64 as in fp32
     launch_us                    time of the host to launch a kernel
     h2d_pageable_gbs …           copies of 8 MB between host and device, 10^9 bytes per second
     device_fp32_tflops …         product of 4,096 x 4,096 matrices, 10^12 operations per second
@@ -83,6 +84,7 @@ class Calibration:
     core_bf16_product_times: Quantity | None = None
     core_bf16_large_product_times: Quantity | None = None
     core_bf16_convolution_times: Quantity | None = None
+    core_fp64_product_times: Quantity | None = None
     h2d_pageable_gbs: Quantity | None = None
     h2d_pinned_gbs: Quantity | None = None
     d2h_pageable_gbs: Quantity | None = None

@@ -27,6 +27,7 @@ _SLICE_BYTES, _CACHED_BYTES = 8 * _MIB, 128 << 10
 _PRODUCT = 512
 # Of factors that autocast converts: 32 and 64 operations for each byte that it reads and writes for that.
 _CONVERTED = {"core_bf16_product_times": 288, "core_bf16_large_product_times": 576}
+_DOUBLE_PRODUCT = 256
 # How Linux calls instructions that multiply bf16, on x86 and Arm.
 _BF16_FLAGS = {"amx_bf16", "avx512_bf16", "bf16"}
 # Python runs so long between two parallel ops of a step, at least.
@@ -57,6 +58,7 @@ def host_samples(torch: Any) -> dict[str, Callable[[], Sample]]:
         "core_small_gflops": of_core(_convolution),
         "core_convolution_gflops": of_core(_trained_convolution),
         **{f"core_{name}": of_core(product, kind) for name, kind in products.items()},
+        "core_fp64_product_times": of_core(in_double),
     }
     if multiplies_bf16():
         made |= {name: of_core(in_bf16, product_of, size) for name, size in _CONVERTED.items()}
@@ -297,13 +299,25 @@ def product_of(torch: Any, size: int) -> Callable[[Any], Run]:
 def in_bf16(torch: Any, clock: Clock, make: Callable[..., Callable[[Any], Run]], *sizes: int) -> Sample:
     """How many times as fast work on fp32 tensors is in bf16, with the conversions that autocast makes."""
     in_format = make(torch, *sizes)
-    plain, converted = in_format(torch.float32), in_format(torch.bfloat16)
+    return _times_as_long(clock, in_format(torch.float32), in_format(torch.bfloat16))
 
+
+def in_double(torch: Any, clock: Clock) -> Sample:
+    """How many times as long a product of fp64 matrices takes as one of fp32 matrices."""
+
+    def of(kind: Any) -> Run:
+        left, right = (torch.ones(_DOUBLE_PRODUCT, _DOUBLE_PRODUCT, dtype=kind) for _ in range(2))
+        return lambda: torch.mm(left, right)
+
+    return _times_as_long(clock, of(torch.float64), of(torch.float32))
+
+
+def _times_as_long(clock: Clock, slow: Run, quick: Run) -> Sample:
     def sample() -> float:
         began = clock()
-        plain()
+        slow()
         between = clock()
-        converted()
+        quick()
         return (between - began) / (clock() - between)
 
     return sample

@@ -23,7 +23,6 @@ by L-BFGS.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -31,52 +30,34 @@ import numpy.typing as npt
 
 from advisor.api import (
     Breakdown,
+    Calibration,
     Category,
     Drawing,
     Ev,
-    Events,
     Example,
     Finding,
     Fix,
     Lines,
     Matmuls,
-    Nesting,
     RankRecord,
     Scale,
     StepOps,
     Treatment,
     constant,
-    dims_of,
     draw,
-    dtypes_of,
-    shapes,
-    sizes,
 )
 
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import first_line, set_at
 from ..shared._words import of_step, plural
+from ._double_gains import given_back_us, numbers
 
 CONFIRMED = "measured pair on a CPU: float64 as the default dtype against float32"
 
 Ints = npt.NDArray[np.int64]
 
-_PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
-# Measured on a CPU, float64 against float32: 1.1 for linear layers of 64, 2.1 to 5 for 512 and above, 10 for a
-# convolution. On a device the ratio of the peaks is 2 (data-centre GPUs) to 64 (consumer GPUs).
-_CPU_GAINS = (
-    (512, constant("fp64_cpu.large_product_gain").range),
-    (0, constant("fp64_cpu.product_gain").range),
-)
-_CONVOLUTION_GAIN = constant("fp64_cpu.convolution_gain").range
+# On a device the ratio of the peaks is 2 (data-centre GPUs) to 64 (consumer GPUs).
 _DEVICE_GAIN = constant("device.double_gain").range
-# Most that ops which move half the bytes save.
-_MOVED = constant("share.moved_by_double").value
-# Of ops on at least so many numbers; of fewer the call takes most of the time, whatever the format.
-_ELEMENTWISE_GAIN = constant("fp64_cpu.elementwise_gain").range
-_ELEMENTS = 1 << 14
-_CASTS = ("aten::copy_", "aten::_to_copy", "aten::to")
-_COMPARISONS = ("aten::lt", "aten::le", "aten::gt", "aten::ge", "aten::eq", "aten::ne")
 # Factorizations lose as many digits as the condition number of the matrix has.
 _FACTORS = (
     "cholesky",
@@ -114,8 +95,8 @@ def check(
     if breakdown.on_device:
         low_us, high_us = (product_us * (1 - 1 / gain) for gain in _DEVICE_GAIN)
     else:
-        low_us, high_us = _on_cpu(recorded.trace.events, rows, recorded.nesting, steps.count)
-        high_us = max(high_us, low_us)
+        ends = given_back_us(recorded.events, rows, recorded.nesting, Calibration.compute(record))
+        low_us, high_us = ends[0] / steps.count, max(ends) / steps.count
     if high_us < min_share * steps.step_us or _factorizes(recorded) or recorded.events.named(_CURVATURE).any():
         return
     settings = record.settings if record else None
@@ -129,8 +110,8 @@ def check(
         saving=scale.saving(
             low_us,
             high_us,
-            "matrix multiplications faster by the ratio of fp32 to fp64 on this kind of machine, small layers least; "
-            "on a CPU also half the bytes of all other ops, and no casts between both",
+            "products and convolutions faster by the ratio of fp32 to fp64, on a CPU as calibrated on this machine; "
+            "there also half the bytes of all other ops, and no casts between both",
             "assumed",
         ),
         where=set_at(settings, "default_dtype" if chosen else "double") + ((first,) if first else ()),
@@ -168,7 +149,7 @@ def _doubles(recorded: StepOps) -> Ints:
     pairs, which = np.unique(np.stack((events.dims[ops], events.dtypes[ops])), axis=1, return_inverse=True)
     firsts = np.zeros(pairs.shape[1], np.int64)
     firsts[which] = ops
-    holds = np.array([_kinds(events, row)["double"] > 0 for row in firsts.tolist()], bool)
+    holds = np.array([numbers(events, row).double > 0 for row in firsts.tolist()], bool)
     doubles: Ints = ops[holds[which]]
     return doubles
 
@@ -179,18 +160,7 @@ def _factorizes(recorded: StepOps) -> bool:
     rows = np.flatnonzero(
         events.named(*_FACTORS) & (events.dtypes >= 0) & (recorded.steps.step_of(events.start_ns) >= 0)
     )
-    return any(_kinds(events, row)["double"] for row in rows.tolist())
-
-
-def _kinds(events: Events, row: int) -> dict[str, int]:
-    """Numbers in the largest operand of each of both formats; a wrapped Python number is none."""
-    dims = dims_of(events, row)
-    found = {"double": 0, "float": 0}
-    for at, kind in enumerate(dtypes_of(events, row)):
-        size = sizes(dims, at)
-        if kind in found and size:
-            found[kind] = max(found[kind], math.prod(size))
-    return found
+    return any(numbers(events, row).double for row in rows.tolist())
 
 
 def _brings(recorded: StepOps, rows: Ints) -> Ints:
@@ -198,33 +168,9 @@ def _brings(recorded: StepOps, rows: Ints) -> Ints:
     events = recorded.events
     outer = np.unique(recorded.nesting.outer_op[rows])
     outer = outer[outer >= 0]
-    mixed = np.array([row for row in outer.tolist() if all(_kinds(events, row).values())], np.int64)
+    mixed = np.array([row for row in outer.tolist() if all(numbers(events, row))], np.int64)
     most = mixed if len(mixed) else outer
     return most[np.argsort(-events.dur_ns[most])][:_TRIED]
-
-
-def _on_cpu(events: Events, rows: Ints, nesting: Nesting, steps: int) -> tuple[float, float]:
-    """Least and most that float32 gives back on a CPU, µs per step."""
-    spent = np.zeros(2)
-    for row in rows.tolist():
-        us, name = nesting.self_ns[row] / 1e3, events.text(row)
-        kinds = _kinds(events, row)
-        widest = max((size for shape in shapes(events.dims_table[events.dims[row]]) for size in shape), default=0)
-        if "convolution" in name:
-            gain = _CONVOLUTION_GAIN
-        elif name in _PRODUCTS:
-            gain = next(gain for width, gain in _CPU_GAINS if widest >= width)
-        elif name in _CASTS and kinds["float"]:
-            spent += us  # nothing is left to convert
-            continue
-        elif kinds["double"] >= _ELEMENTS and name not in _COMPARISONS:
-            gain = _ELEMENTWISE_GAIN
-        else:
-            spent[1] += us * _MOVED
-            continue
-        spent += us * (1 - 1 / gain[0]), us * (1 - 1 / gain[1])
-    low, high = (spent / steps).tolist()
-    return low, high
 
 
 _STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
@@ -254,6 +200,20 @@ EXAMPLES = [
         draw(_STEPS, us=1000, F=_DOUBLE, B=_DOUBLE),
         saves_us=(500, 10000),
         says=("float64",),
+    ),
+    Example(
+        "convolutions of an unfolded form, on a machine that was calibrated",
+        draw(
+            "step [1              ][2              ]\n"
+            "cpu  [F  ][C       ]  [F  ][C       ]\n"
+            "cpu        [S ][S ]         [S ][S ]",
+            us=1000,
+            F=_SINGLE,
+            C=Ev("aten::convolution", dims=[[8, 32, 64], [32, 32, 3]], dtypes=["double", "double"]),
+            S=Ev("aten::copy_", dims=[[32, 64], [32, 64]], dtypes=["double", "double"]),
+        ),
+        facts={"calibration": {"threads": 1, "quantities": {"core_fp64_product_times": (2.1, 2.2, 2.3, 60)}}},
+        saves_us=(2000, 8500),
     ),
     Example(
         "the default dtype was set",

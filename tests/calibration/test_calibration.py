@@ -88,6 +88,7 @@ def test_it_takes_two_seconds_and_measures_all_of_the_host(real: Measured) -> No
         "core_small_gflops",
         "core_convolution_gflops",
         "core_fp32_gflops",
+        "core_fp64_product_times",
     }
     for name, (low, middle, high, samples) in real.quantities.items():
         assert low <= middle <= high, name
@@ -118,6 +119,9 @@ def test_gains_are_of_the_same_work_in_both_formats() -> None:
     assert ticks_read == pytest.approx(3.0)
     product = on_host.product_of(torch, 8)
     assert product(torch.bfloat16)().dtype == torch.float32
+    ticks = iter([0.0, 3.0, 4.0])
+    double = on_host.in_double(torch, lambda: next(ticks) / 1_000)
+    assert double() == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize(

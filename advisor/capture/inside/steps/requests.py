@@ -25,8 +25,8 @@ _LOOK_NS = 250_000_000
 _SLOWER, _STRETCHES, _LEAST_NS = 1.25, 3, 1_000_000_000
 # Windows that are opened for that by themselves.
 _MOST_SLOWER = 3
-# Windows for another loop: a script that enters one after another (stages of a curriculum) shows what its stages are like
-# in two.
+# Windows for another loop: a script that enters one after another (stages of a curriculum) shows in two what its stages
+# are like.
 _MOST_LOOPS = 2
 
 
