@@ -20,21 +20,26 @@ Samples of different sizes that cannot be padded, such as full images in segment
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
+from statistics import fmean
 
-from advisor.api import EvaluationCalls, Example, Finding, Fix, RankRecord, RunPart, WatchedRun
+from advisor.api import EvaluationCalls, Example, Finding, Fix, RankRecord, RunPart, Saving, WatchedRun
 
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
-from ..shared._run_parts import MOST_PLACES, finding_of, is_known, lines_of, narrowed, watched
+from ..shared._run_parts import MOST_PLACES, finding_of, is_known, lines_of, narrowed, saving_of, watched
 from ..shared._words import percent, plural
 from ._evaluation_calls import facts_of_calls
 from ._evaluation_loaders import MIN_SHARE, place_of, run_facts, trained_batch
 
 # A batch of an eighth: from there on most of what a sample costs is the fixed cost of a batch where that is large.
 _SMALL = 8
-# The call, the loop around it, and where the training calls that.
+_HOW = (
+    "low: the model's part of the evaluation, less what training takes for as many batches beside its backward pass "
+    "and its optimizer; high: a large batch takes no longer than a small one"
+)
 
 
 def check(
@@ -54,13 +59,15 @@ def check(
         yield from _of_calls(run, part, calls, min_share)
         return
     where = place_of(small[0])
+    saving = _saving(run, part, record, trained or 0) if len(record.evaluation_loaders) == 1 else None
+    unknown = "" if saving else " What larger batches save was not measured."
     yield finding_of(
         run,
         part,
         f"Evaluation takes {percent(part.us / run.loop_us)} of {watched(run)} and reads "
         f"{plural(small[0].batch_size or 1, 'sample')} at a time from the DataLoader{place(where)}; training reads "
-        f"{trained}. What larger batches save was not measured.",
-        None,
+        f"{trained}.{unknown}",
+        saving,
         Fix(
             f"Evaluate in batches of {trained}",
             "numerics",
@@ -70,6 +77,23 @@ def check(
         "medium",
         ((where,) if where else ()) + lines_of(part),
     )
+
+
+def _saving(run: WatchedRun, part: RunPart, record: RankRecord, trained: int) -> Saving | None:
+    """What batches as large as those of training save; None where it is not known how many samples are evaluated.
+
+    A batch of training takes the forward pass, with more beside it, in the rest of its step; no larger batch is
+    quicker than a small one.
+    """
+    loader, rest_us = record.evaluation_loaders[0], record.steps.unprofiled_parts_us.get("rest")
+    each, size = loader.batch_size, loader.dataset_size
+    if not (part.times and each and size and rest_us) or record.settings.model_device not in (None, "cpu"):
+        return None
+    forward_us = sum(one.us for one in run.evaluated if one.work == "forward")
+    then_us = part.times * math.ceil(size / trained) * fmean(rest_us)
+    least = max(min(forward_us, part.us) - then_us, 0.0) / part.us
+    most = 1 - math.ceil(size / trained) / math.ceil(size / each)
+    return replace(saving_of(run, part, least, most, _HOW), basis="modelled")
 
 
 def _of_calls(run: WatchedRun, part: RunPart, calls: EvaluationCalls, min_share: float) -> Iterator[Finding]:
@@ -108,6 +132,21 @@ EXAMPLES = [
         facts=run_facts(30.0, {"batch_size": 1}),
         says=("1 sample at a time", "train.py:60", "33 %"),
         fixes=("batches of 32",),
+    ),
+    Example(
+        "the same, of 640 samples, where training takes 20 ms for a batch beside its backward pass",
+        STEPS_ON_CPU,
+        saves_us=(38_000, 49_000),
+        facts=run_facts(30.0, {"batch_size": 1, "dataset_size": 640})
+        | {"steps": {"unprofiled_parts_us": {"fetch": [1e3], "backward": [5e4], "optimizer": [2e3], "rest": [2e4]}}},
+        says=("1 sample at a time", "training reads 32."),
+    ),
+    Example(
+        "samples that the model takes as long for in large batches: nothing is certain",
+        STEPS_ON_CPU,
+        saves_us=(0, 49_000),
+        facts=run_facts(30.0, {"batch_size": 1, "dataset_size": 640})
+        | {"steps": {"unprofiled_parts_us": {"rest": [2e5]}}},
     ),
     Example(
         "a loop without a DataLoader that calls the model with one sample",
