@@ -14,6 +14,7 @@ from advisor.replay.graph import Graph
 from advisor.replay.simulate import Weights
 from advisor.trace.events import Category, Events, Ints, Mask
 from advisor.trace.intervals import EMPTY, Intervals, overlap_of_each, union
+from advisor.trace.numbers import among
 
 What = Literal["remove", "scale", "move", "unsync", "fuse"]
 
@@ -118,11 +119,10 @@ class Editor:
         """Host time, launched work and waits of everything that is removed or moved."""
         if not edits:
             return several
-        graph = self.graph
         host = self._spans_by_thread(edits)
         kept, inside = 1 - self._share(host), self._inside(host)
         rows = np.concatenate([edit.rows for edit in edits])
-        gone = np.isin(graph.work.row, rows)
+        gone = self._among(rows)
         # A removed launch takes its work along; what is moved to another thread still launches its own.
         removed = self._inside(self._spans_by_thread([edit for edit in edits if edit.what == "remove"]))
         launched = self._launched_by
@@ -143,7 +143,7 @@ class Editor:
     def _scale(self, several: Sequence[Weights], edit: Edit) -> Sequence[Weights]:
         host = self._spans_by_thread([edit])
         kept, inside = 1 - self._share(host) * (1 - edit.factor), self._inside(host)
-        mine = np.isin(self.graph.work.row, edit.rows)
+        mine = self._among(edit.rows)
         return [
             replace(
                 weights,
@@ -180,9 +180,13 @@ class Editor:
         """Work per step that leaves the critical path."""
         graph = self.graph
         host = self._spans_by_thread([edit])
-        mine = np.isin(graph.work.row, edit.rows) & ~graph.work.early
+        mine = self._among(edit.rows) & ~graph.work.early
         device = float(graph.work.dur[mine].sum())
         return (float((graph.points.lead * self._share(host)).sum()) + device) / graph.steps
+
+    def _among(self, rows: Ints) -> Mask:
+        """Which work of the graph is one of these rows."""
+        return among(self.graph.work.row, rows, len(self.events))
 
     def _spans_by_thread(self, edits: Sequence[Edit]) -> dict[int, Intervals]:
         """Host stretches that the edits name, per thread, ns from the start of the window."""

@@ -185,7 +185,7 @@ class Events:
 
     def covered(self, rows: Mask) -> Intervals:
         """The union of the given rows, in time."""
-        chosen = np.flatnonzero(rows & (self.dur_ns > 0))
+        chosen = np.flatnonzero(rows)
         return union(self.start_ns.take(chosen), self.end_ns.take(chosen))
 
     def text(self, row: int) -> str:

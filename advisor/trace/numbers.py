@@ -132,8 +132,9 @@ def looked_up(table: npt.NDArray[Any], indices: npt.NDArray[Any]) -> npt.NDArray
     return found
 
 
-# Values within such a range are told apart by a table; others have to be sorted.
-_TABLE = 1 << 16
+# Values within such a range are told apart by a table; others have to be sorted. A table of so many entries for each
+# value takes less time than that.
+_TABLE, _TABLE_PER_VALUE = 1 << 16, 4
 
 
 def small(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -146,7 +147,8 @@ def small(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def numbered(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
     """The distinct ones of some integers, sorted, and for each value the index of its own."""
-    if not len(values) or int(values.max()) - int(values.min()) >= _TABLE:
+    most = max(_TABLE, _TABLE_PER_VALUE * len(values))
+    if not len(values) or int(values.max()) - int(values.min()) >= most:
         found, index = np.unique(values, return_inverse=True)
         return found, index.reshape(-1)
     least = values.min()
@@ -154,6 +156,11 @@ def numbered(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np
     seen = np.zeros(int(offset.max()) + 1, np.bool_)
     seen[offset] = True
     return (np.flatnonzero(seen) + least).astype(values.dtype), (np.cumsum(seen) - 1).take(offset)
+
+
+def in_order(times: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Times in order. Those of rows are nearly so: merging runs takes a tenth of the time of numpy's usual way."""
+    return np.sort(times, kind="stable")
 
 
 def order_by(first: npt.NDArray[Any], *ties: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
@@ -176,6 +183,14 @@ def distinct(indices: npt.NDArray[Any], size: int) -> Ints:
     seen = np.zeros(size, np.bool_)
     seen[indices] = True
     return np.flatnonzero(seen)
+
+
+def among(indices: npt.NDArray[Any], chosen: npt.NDArray[Any], size: int) -> npt.NDArray[np.bool_]:
+    """Which of some indices below `size` are among the chosen ones; -1, none, never is."""
+    seen = np.zeros(size + 1, np.bool_)
+    seen[chosen] = True
+    seen[-1] = False
+    return seen.take(indices)
 
 
 def distinct_pairs(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> tuple[Ints, Ints]:

@@ -39,7 +39,7 @@ def passes_over(price: Price, batch: int) -> int:
 def _runs_for_each(price: Price, shape: Shape, batch: int, parts: int) -> bool:
     """Whether the forward layers on a part run as often as there are parts of this shape, or a multiple of that."""
     events, ops = price.ops.events, price.ops
-    backward = ops.nesting.ancestor(events.named(BACKWARD.name.split(":")[0])) >= 0
+    backward = ops.nesting.within(events.named(BACKWARD.name.split(":")[0]))
     found = events.exactly(*_LAYERS) & events.of(Category.CPU_OP) & ops.links.inside & ~backward & (events.dims >= 0)
     times: Counter[tuple[str, int]] = Counter()
     inputs: set[Shape] = set()

@@ -51,8 +51,8 @@ def device_loops(price: Price, lines: Lines) -> Iterator[DeviceLoop]:
 def _by_place(price: Price, lines: Lines) -> dict[tuple[str, int], list[Ints]]:
     """Runs of outermost ops whose lines are neighbors, by file and first line of the run."""
     events, ops = price.ops.events, price.ops
-    backward = ops.nesting.ancestor(events.named(_NODE.name.split(":")[0])) >= 0
-    annotated = ops.nesting.ancestor(events.of(Category.ANNOTATION) & events.named("Optimizer.", "DataLoader")) >= 0
+    backward = ops.nesting.within(events.named(_NODE.name.split(":")[0]))
+    annotated = ops.nesting.within(events.of(Category.ANNOTATION) & events.named("Optimizer.", "DataLoader"))
     rows = ops.outermost
     rows = rows[~backward[rows] & ~annotated[rows]]
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]

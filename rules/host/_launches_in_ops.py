@@ -37,8 +37,9 @@ def many_launches(price: Price) -> ManyLaunches | None:
     calls = np.flatnonzero(launch_calls(events) & price.ops.links.inside)
     of = nesting.parent[calls]
     own = (of >= 0) & events.of(Category.CPU_OP)[of] & ~events.named(*_OTHERS)[of]
-    ops, times = np.unique(of[own], return_counts=True)
-    ops, times = ops[times >= _MANY], times[times >= _MANY]
+    times = np.bincount(of[own], minlength=len(events))
+    ops = np.flatnonzero(times >= _MANY)
+    times = times[ops]
     if not len(ops):
         return None
     of_names = np.bincount(events.name[ops], weights=times)

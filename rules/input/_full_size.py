@@ -131,7 +131,7 @@ def full_size(ops: StepOps, waits: InputWaits, size: int) -> FullSize | None:
     events = ops.events
     fetching = np.zeros(len(events), bool)
     fetching[list(waits.rows)] = True
-    inside = ops.nesting.ancestor(fetching) >= 0
+    inside = ops.nesting.within(fetching)
     rows = np.flatnonzero(events.of(Category.CPU_OP) & inside & (events.dims >= 0) & ~fetching)
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
     sizes = {int(dims): element_counts(events.dims_table[dims]) for dims in np.unique(events.dims[rows])}

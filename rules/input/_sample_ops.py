@@ -65,7 +65,7 @@ def _within(price: Price, fetches: tuple[int, ...]) -> Ints:
     events, nesting = price.ops.events, price.ops.nesting
     fetching = np.zeros(len(events), bool)
     fetching[list(fetches)] = True
-    mine = events.of(Category.CPU_OP) & ~events.named(_LOADER) & (nesting.ancestor(fetching) >= 0)
+    mine = events.of(Category.CPU_OP) & ~events.named(_LOADER) & nesting.within(fetching)
     found: Ints = np.flatnonzero(mine)
     return found
 

@@ -150,7 +150,7 @@ def _backward_us(
     events = trace.events
     mine = np.zeros(len(events), np.bool_)
     mine[np.concatenate(found)] = True
-    inside = (nesting.ancestor(mine) >= 0) & (events.sequence >= 0)
+    inside = nesting.within(mine) & (events.sequence >= 0)
     nodes = events.named("autograd::engine::evaluate_function") & (events.sequence >= 0) & links.inside
     if not inside.any() or not nodes.any():
         return None

@@ -23,7 +23,7 @@ def attentions(trace: Trace, nesting: Nesting, links: Links) -> list[Ints]:
     events = trace.events
     if not events.exactly(*SOFTMAX).any():
         return []
-    backward = nesting.ancestor(events.named("autograd::engine::evaluate_function")) >= 0
+    backward = nesting.within(events.named("autograd::engine::evaluate_function"))
     outer = nesting.outer_op
     ops = events.of(Category.CPU_OP) & links.inside & ~backward
     calls = np.flatnonzero(ops & (outer == np.arange(len(events))))

@@ -55,9 +55,9 @@ def check(
     events, links = price.ops.events, price.ops.links
     fills = events.of(Category.CPU_OP) & events.exactly("aten::fill_") & links.inside
     nesting = price.ops.nesting
-    if not (fills & (nesting.ancestor(events.exactly(*_EMPTY)) >= 0)).any():
+    if not (fills & nesting.within(events.exactly(*_EMPTY))).any():
         return
-    rows = np.flatnonzero(fills & (nesting.ancestor(events.rows_with(events.names_where(_WANTED.match))) < 0))
+    rows = np.flatnonzero(fills & ~nesting.within(events.rows_with(events.names_where(_WANTED.match))))
     one = Equivalent(parts=whole(rows), how="the step replayed without the fills of new tensors", shown=rows)
     if known := worth(price, lines, one, min_share):
         times = len(rows) / price.ops.steps.count

@@ -102,7 +102,7 @@ def parameters(trace: Trace, nesting: Nesting, optimizers: Sequence[Optimizer]) 
 
 def _touched(trace: Trace, nesting: Nesting) -> set[str]:
     events = trace.events
-    updating = nesting.ancestor(events.of(Category.ANNOTATION) & events.named(backward_passes.UPDATES)) >= 0
+    updating = nesting.within(events.of(Category.ANNOTATION) & events.named(backward_passes.UPDATES))
     return {shape for dims in _distinct(events, events.of(Category.CPU_OP) & updating) for shape in shapes_in(dims)}
 
 

@@ -115,7 +115,7 @@ def weight_passes(price: Price, state: StateReads) -> WeightPasses | None:
 def _runs(price: Price, weights: Counter[Shape]) -> Iterator[tuple[Ints, tuple[int, int]]]:
     """For each run of such ops its rows on tensors of the weights' shapes, and when it begins and ends, ns."""
     events, ops = price.ops.events, price.ops
-    others = ops.nesting.ancestor(events.named(*_OF_OTHERS)) >= 0
+    others = ops.nesting.within(events.named(*_OF_OTHERS))
     rows = ops.outermost
     rows = rows[~others[rows]]
     mine = events.exactly(*_SUMS, *_SCALED, *_COPIED)[rows]

@@ -71,7 +71,7 @@ def check(
 ) -> Iterator[Finding]:
     events, nesting, steps = price.ops.events, price.ops.nesting, price.ops.steps
     named = events.of(Category.CPU_OP) & events.exactly(*_NAMES)
-    rows = np.flatnonzero(named & (nesting.ancestor(events.named("Optimizer.step#")) >= 0))
+    rows = np.flatnonzero(named & nesting.within(events.named("Optimizer.step#")))
     rows = rows[nesting.ancestor_of(nesting.parent[rows], named) < 0]
     step = steps.step_of(events.start_ns[rows])
     rows = rows[step >= 0]

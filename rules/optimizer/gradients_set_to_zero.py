@@ -108,11 +108,11 @@ def _on_device(
     """The finding where a device fills and adds: the step replayed without both."""
     ops, scale, steps = price.ops, price.scale, price.ops.steps
     events, inside = ops.events, ops.links.inside & price.ops.events.of(Category.CPU_OP)
-    filling = events.exactly("aten::zero_", "aten::_foreach_zero_") & inside & (ops.nesting.ancestor(calls) >= 0)
+    filling = events.exactly("aten::zero_", "aten::_foreach_zero_") & inside & ops.nesting.within(calls)
     # Fills by the list call fills of single tensors on some devices: the outer one stands for both.
     fills = np.flatnonzero(filling & ops.nesting.outermost)
     storing = events.exactly("torch::autograd::AccumulateGrad")
-    adds = np.flatnonzero(events.exactly("aten::add_") & inside & (ops.nesting.ancestor(storing) >= 0))
+    adds = np.flatnonzero(events.exactly("aten::add_") & inside & ops.nesting.within(storing))
     fill_us, add_us, host_us = ops.device_us(fills), ops.device_us(adds), ops.us(fills)
     if not len(fills) or not len(adds):
         return

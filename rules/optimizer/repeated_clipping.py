@@ -73,7 +73,7 @@ def check(
 
 def _clippings(events: Events, nesting: Nesting, steps: Steps) -> Iterator[tuple[Ints, Ints]]:
     """(norms, multiplications) within the steps of each list of gradients that has both, outside of optimizers."""
-    stepping = nesting.ancestor(events.named("Optimizer.step#")) >= 0
+    stepping = nesting.within(events.named("Optimizer.step#"))
     here = events.of(Category.CPU_OP) & nesting.outermost & ~stepping & (events.dims >= 0)
     here &= events.thread == steps.main_thread
     norms, scalings = (

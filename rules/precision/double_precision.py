@@ -43,6 +43,7 @@ from advisor.api import (
     Scale,
     StepOps,
     Treatment,
+    alike,
     constant,
     draw,
 )
@@ -146,8 +147,8 @@ def _doubles(recorded: StepOps) -> Ints:
     named = np.array(["double" in text for text in events.dtypes_table], bool)
     ops = ops[named[events.dtypes[ops]]] if len(named) else ops[:0]
     # What an op's operands are depends on two texts of the trace, and few pairs of them occur.
-    pairs, which = np.unique(np.stack((events.dims[ops], events.dtypes[ops])), axis=1, return_inverse=True)
-    firsts = np.zeros(pairs.shape[1], np.int64)
+    which = alike((events.dims[ops], events.dtypes[ops]))
+    firsts = np.zeros(which.max(initial=-1) + 1, np.int64)
     firsts[which] = ops
     holds = np.array([numbers(events, row).double > 0 for row in firsts.tolist()], bool)
     doubles: Ints = ops[holds[which]]

@@ -133,7 +133,7 @@ def _nodes(ops: StepOps) -> tuple[npt.NDArray[np.int64], float]:
     """Rows of ops of the forward pass that made a node; how many nodes they made per step."""
     events, nesting = ops.events, ops.nesting
     nodes = events.named("autograd::engine::evaluate_function")
-    made = ops.links.inside & events.of(Category.CPU_OP) & (events.sequence >= 0) & (nesting.ancestor(nodes) < 0)
+    made = ops.links.inside & events.of(Category.CPU_OP) & (events.sequence >= 0) & ~nesting.within(nodes)
     # A batch is put together of views without a gradient: those that repeat a sequence number are no node.
     known, which, times = np.unique(events.sequence[made], return_inverse=True, return_counts=True)
     return np.flatnonzero(made)[(times <= _MOST_NESTED)[which]], len(known) / ops.steps.count

@@ -125,7 +125,7 @@ def _inside(waits: InputWaits, trace: Trace, nesting: Nesting) -> npt.NDArray[np
     """Rows inside the fetches."""
     fetching = np.zeros(len(trace.events), np.bool_)
     fetching[list(waits.rows)] = True
-    found: npt.NDArray[np.bool_] = nesting.ancestor(fetching) >= 0
+    found: npt.NDArray[np.bool_] = nesting.within(fetching)
     return found
 
 

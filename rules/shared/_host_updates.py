@@ -20,7 +20,7 @@ def host_updates(price: Price, work: OptimizerWork | None) -> Intervals:
     if not price.on_device or work is None or not work.loop or work.name not in FUSED_ON_CPU:
         return none
     rows = np.flatnonzero(events.named("Optimizer.step#") & (price.ops.steps.step_of(events.start_ns) >= 0))
-    launched_ns = np.sort(events.start_ns[np.unique(links.launch[links.launch >= 0])])
+    launched_ns = events.start_ns[links.calls]
     launches = np.searchsorted(launched_ns, events.end_ns[rows]) - np.searchsorted(launched_ns, events.start_ns[rows])
     rows = rows[launches == 0]
     spans = union(events.start_ns[rows], events.end_ns[rows])

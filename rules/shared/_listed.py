@@ -68,8 +68,9 @@ def _before(price: Price, kernels: Ints, part: str) -> Intervals:
     """Idle time of that part after which one of these kernels is the next work."""
     events, idle = price.ops.events, price.breakdown.intervals[part]
     works = np.flatnonzero(price.ops.trace.device_work)
-    works = works[np.argsort(events.start_ns[works], kind="stable")]
     after = np.searchsorted(events.start_ns[works], idle[:, 1])
     found = after < len(works)
-    found &= np.isin(works[np.minimum(after, len(works) - 1)], kernels)
+    chosen = np.zeros(len(events), bool)
+    chosen[kernels] = True
+    found &= chosen[works[np.minimum(after, len(works) - 1)]]
     return idle[found]

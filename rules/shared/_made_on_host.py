@@ -79,11 +79,12 @@ class MadeOnHost(Struct, frozen=True, eq=False):
 
 def made_on_host(price: Price, copying: Sequence[int]) -> MadeOnHost:
     """What the host computes for the copies of these outermost ops."""
-    events, launch = price.ops.events, price.ops.links.launch
-    launches_ns = np.sort(events.start_ns[np.unique(launch[launch >= 0])])
+    events = price.ops.events
+    launches_ns = events.start_ns[price.ops.links.calls]
+    fetches = events.covered(events.of(Category.ANNOTATION) & events.named("enumerate(DataLoader)"))
     created, found = 0, [np.empty(0, int)]
     for row in copying:
-        chain = _before(price, row, launches_ns)
+        chain = _before(price, row, launches_ns, fetches[:, 1])
         if _created(price, row, chain):
             created += 1
             found.append(np.array(chain, int))
@@ -92,14 +93,14 @@ def made_on_host(price: Price, copying: Sequence[int]) -> MadeOnHost:
     return MadeOnHost(union(events.start_ns[rows], events.end_ns[rows]), 2 * created > len(copying))
 
 
-def _before(price: Price, row: int, launches_ns: Ints) -> list[int]:
+def _before(price: Price, row: int, launches_ns: Ints, fetched_ns: Ints) -> list[int]:
     """The ops that directly precede this one on the loop's thread, outside of a loader, and launch nothing."""
     events, ops = price.ops.events, price.ops.outermost
-    fetches = events.covered(events.of(Category.ANNOTATION) & events.named("enumerate(DataLoader)"))
-    earliest = max((int(end) for end in fetches[:, 1] if end <= events.start_ns[row]), default=0)
+    earliest = int(fetched_ns[fetched_ns <= events.start_ns[row]].max(initial=0))
     found: list[int] = []
     then_ns = int(events.start_ns[row])
-    for op in ops[: np.searchsorted(events.start_ns[ops], then_ns)][::-1].tolist():
+    first = np.searchsorted(events.start_ns, then_ns)  # rows are in order of start
+    for op in ops[: np.searchsorted(ops, first)][::-1].tolist():
         start, end = int(events.start_ns[op]), int(events.end_ns[op])
         if then_ns - end > NEXT_NS or start < earliest or _has(launches_ns, start, end):
             break

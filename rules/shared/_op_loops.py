@@ -48,9 +48,10 @@ def op_loops(price: Price) -> list[OpLoop]:
     events, ops = price.ops.events, price.ops
     inside = events.of(Category.ANNOTATION) & events.named("Optimizer.", "DataLoader")
     inside |= events.named(BACKWARD.name.split(":")[0])
+    launches = _launches(price)
     rows = ops.outermost
-    rows = rows[(ops.nesting.ancestor(inside)[rows] < 0) & (_launches(price)[rows] > 0)]
-    small = events.exactly(*_SMALL)[rows] & (_launches(price)[rows] == 1)
+    rows = rows[~ops.nesting.within(inside)[rows] & (launches[rows] > 0)]
+    small = events.exactly(*_SMALL)[rows] & (launches[rows] == 1)
     step = ops.links.step[rows]
     changes = np.flatnonzero((small[1:] != small[:-1]) | (step[1:] != step[:-1])) + 1
     found: dict[tuple[str, ...], list[Ints]] = {}
@@ -74,7 +75,5 @@ def op_loops(price: Price) -> list[OpLoop]:
 def _launches(price: Price) -> Ints:
     """How many kernels each outermost op launches in the profiled steps."""
     ops = price.ops
-    launch = ops.links.launch
-    work = np.flatnonzero(ops.trace.device_work & (launch >= 0) & ops.links.inside)
-    outer = ops.nesting.outer_op[launch[work]]
-    return np.bincount(outer[outer >= 0], minlength=len(ops.events)).astype(np.int64)
+    outer = ops.nesting.outer_op[ops.links.launch[ops.links.works]]
+    return np.bincount(outer[outer >= 0], minlength=len(ops.events))

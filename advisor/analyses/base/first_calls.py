@@ -7,6 +7,7 @@ import numpy as np
 from advisor.analyses.base.classify import launch_calls
 from advisor.analyses.base.launched import Launched
 from advisor.trace.events import Category, Events, Ints, Trace
+from advisor.trace.numbers import in_order
 
 # Before its launch an op of PyTorch takes some µs; in it nothing but loading and making of handles takes a millisecond,
 # and far longer than at any later call.
@@ -50,11 +51,10 @@ def _before(events: Events, calls: Ints) -> tuple[Ints, Ints]:
         at = np.searchsorted(rows, calls[mine]) - 1
         before = rows[np.maximum(at, 0)]
         called_ns = events.start_ns[calls[mine]]
-        ends_ns = np.sort(events.end_ns[rows])
-        last = np.searchsorted(ends_ns, called_ns, side="right") - 1
-        ended_ns = np.where(last >= 0, ends_ns[np.maximum(last, 0)], np.iinfo(np.int64).min)
         around = (at >= 0) & named[before] & (events.end_ns[before] >= events.end_ns[calls[mine]])
-        around &= ended_ns <= events.start_ns[before]
+        ends_ns = in_order(events.end_ns[rows])
+        ended = np.searchsorted(ends_ns, called_ns[around], side="right")
+        around[around] = ended == np.searchsorted(ends_ns, events.start_ns[before[around]], side="right")
         op[mine[around]] = before[around]
         quiet_ns[mine[around]] = (called_ns - events.start_ns[before])[around]
     return op, quiet_ns

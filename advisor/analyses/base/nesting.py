@@ -8,13 +8,13 @@ import numpy as np
 from msgspec import Struct
 
 from advisor.trace.events import Category, Events, Ints, Mask, Numbers, Trace
-from advisor.trace.numbers import looked_up, narrowed, row_type, small
+from advisor.trace.numbers import in_order, looked_up, narrowed, row_type, small
 
 HOST_ROWS = (Category.CPU_OP, Category.ANNOTATION, Category.RUNTIME)
 
 
-# Marking what lies in one row costs as much as 2,000 rows do where all are asked what they lie in.
-_ROWS_PER_FOUND = 2_000
+# Marking what lies in a row takes as long as looking at what so many rows lie in.
+_MANY = 8
 
 
 class Nesting(Struct, frozen=True, eq=False):
@@ -24,44 +24,58 @@ class Nesting(Struct, frozen=True, eq=False):
     self_ns   duration outside of children, ns
     outer_op  the outermost op around an event without an annotation in between: what the user's line called; -1: none
     outermost which events are ops without an outer op in this sense; read-only
-    holders   the events that are the parent of another
-    tree      the events of the tree by thread, then by start: children follow their parent
     """
 
     parent: Numbers
     self_ns: Numbers
     outer_op: Numbers
     outermost: Mask
-    holders: Numbers
-    tree: _Tree
+    _subtrees: _Subtrees
 
     @classmethod
     def compute(cls, trace: Trace) -> Nesting:
         """The tree of a trace."""
         events = trace.events
         tree = _Tree.of(events, events.of(*HOST_ROWS))
-        parent = _parents(tree, len(events))
+        above = tree.above()
+        parent, subtrees = tree.parents(above), _Subtrees.of(tree.rows, above, len(events))
         child = np.flatnonzero(parent >= 0)
         inside = np.bincount(parent.take(child), events.dur_ns.take(child), minlength=len(events)).astype(np.int64)
         self_ns = narrowed(np.maximum(events.dur_ns - inside, 0))
         outer_op = _outer_ops(events, parent)
         outermost = outer_op == np.arange(len(events), dtype=outer_op.dtype)
         outermost.setflags(write=False)
-        return cls(parent, self_ns, outer_op, outermost, _holders(parent), tree)
+        return cls(parent, self_ns, outer_op, outermost, subtrees)
+
+    @property
+    def holders(self) -> Numbers:
+        """The events that are the parent of another."""
+        return self._subtrees.holders
 
     def ancestor(self, found: Mask) -> Numbers:
         """For each event the nearest ancestor in `found`, itself included; -1 if there is none."""
         few = np.flatnonzero(found)
-        if len(few) * _ROWS_PER_FOUND > len(found):
-            return nearest(self.parent, found, self.holders)
+        if len(few) * _MANY > len(found):
+            return nearest(self.parent, found)
         at = np.full(len(found), -1, self.parent.dtype)
         at[few] = few
-        for inside, row in self.tree.inside(few):
-            at[inside] = row
+        for first, counts in self._subtrees.layers(few):
+            at[self._subtrees.members(first, counts)] = np.repeat(self._subtrees.rows.take(first), counts)
         return at
 
+    def within(self, found: Mask) -> Mask:
+        """Which events are in `found`, or have an ancestor there."""
+        few = np.flatnonzero(found)
+        if len(few) * _MANY > len(found):
+            return nearest(self.parent, found) >= 0
+        inside = found.copy()
+        for first, counts in self._subtrees.layers(few):
+            inside[self._subtrees.members(first, counts)] = True
+            break  # all others lie in these
+        return inside
+
     def ancestor_of(self, rows: Numbers, found: Mask) -> Numbers:
-        """The same for some events only; -1 for -1."""
+        """The same as `ancestor` for some events only; -1 for -1."""
         at = rows.copy()
         moving = np.flatnonzero(at >= 0)
         while len(moving):
@@ -91,60 +105,91 @@ class _Tree(Struct, frozen=True, eq=False):
         bounds = np.cumsum(np.bincount(thread, minlength=len(events.threads)))
         return cls(events, chosen, np.concatenate(([0], bounds)))
 
-    def inside(self, found: Ints) -> Iterator[tuple[Numbers, int]]:
-        """Each of some rows with what lies in it, outer ones first: (the rows from it on, the row)."""
-        events = self.events
-        for row in found[np.argsort(events.thread[found], kind="stable")].tolist():
-            low, high = self.bounds[events.thread[row]], self.bounds[events.thread[row] + 1]
-            at = low + int(np.searchsorted(self.rows[low:high], row))
-            if at == high or self.rows[at] != row:
-                continue  # a row of another category lies in nothing, and nothing in it
-            # What starts later lies outside; so does everything from the first row on that ends later.
-            end = events.end_ns[row]
-            last = int(np.searchsorted(events.start_ns, end, side="right"))
-            stop = at + 1 + int(np.searchsorted(self.rows[at + 1 : high], last))
-            later = events.end_ns.take(self.rows[at + 1 : stop]) > end
-            first = int(later.argmax()) if later.any() else len(later)
-            yield self.rows[at : at + 1 + first], row
+    def above(self) -> Numbers:
+        """For each place the place of the nearest earlier row of the thread that ends no earlier; -1 for none."""
+        end = looked_up(self.events.end_ns, self.rows)
+        # Start with the row before and jump along candidates: all rows between a row and its candidate end before it,
+        # so the candidate's own candidate is the next to try.
+        candidate = np.arange(-1, len(end) - 1, dtype=self.rows.dtype)
+        candidate[self.bounds[:-1][self.bounds[:-1] < self.bounds[1:]]] = -1
+        short = np.flatnonzero(end[:-1] < end[1:]) + 1
+        short = short[candidate[short] >= 0]
+        while len(short):
+            candidate[short] = at = candidate.take(candidate.take(short))
+            short = short.compress((at >= 0) & (end.take(at) < end.take(short)))  # nobody else's changes any more
+        return candidate
+
+    def parents(self, above: Numbers) -> Numbers:
+        """For each event its parent; -1 where it has none."""
+        parent = np.full(len(self.events), -1, self.rows.dtype)
+        held = np.flatnonzero(above >= 0)
+        parent[self.rows.take(held)] = self.rows.take(above.take(held))
+        return parent
+
+
+class _Subtrees(Struct, frozen=True, eq=False):
+    """What lies in each row of a tree: its descendants are the rows that follow it, in the order of the tree.
+
+    rows     event rows in that order
+    place    where each event stands in it; -1 for events of other categories
+    behind   for each place that behind the last descendant
+    """
+
+    rows: Numbers
+    place: Numbers
+    behind: Numbers
+
+    @classmethod
+    def of(cls, rows: Numbers, above: Numbers, count: int) -> _Subtrees:
+        """above: the place of each one's parent; count: of events."""
+        places = np.arange(len(rows), dtype=rows.dtype)
+        place = np.full(count, -1, rows.dtype)
+        place[rows] = places
+        held = np.flatnonzero(above >= 0)
+        behind = places + 1
+        behind[above.take(held)] = held + 1  # of several children the last one counts
+        holders = np.flatnonzero(behind > places + 1)
+        while len(holders):
+            last = behind.take(holders)
+            behind[holders] = further = behind.take(last - 1)
+            holders = holders.compress(further > last)
+        return cls(rows, place, behind)
+
+    @property
+    def holders(self) -> Numbers:
+        """The events that have descendants."""
+        return self.rows.compress(self.behind - np.arange(len(self.rows)) > 1)
+
+    def layers(self, found: Ints) -> Iterator[tuple[Numbers, Numbers]]:
+        """Places of some rows, and how many rows each holds, itself included.
+
+        First those that lie in none but themselves, all at once; then those that lie in these, and so on.
+        """
+        first = self.place.take(found)
+        first = in_order(first[first >= 0])  # a row of another category lies in nothing, and nothing in it
+        end = self.behind.take(first)
+        while len(first):
+            outer = np.append(True, first[1:] >= np.maximum.accumulate(end)[:-1])
+            yield first[outer], (end - first)[outer]
+            first, end = first[~outer], end[~outer]
+
+    def members(self, first: Numbers, counts: Numbers) -> Numbers:
+        """The events at so many places from each first one on."""
+        before = np.cumsum(counts) - counts
+        return self.rows.take(np.repeat(first - before, counts) + np.arange(counts.sum()))
 
 
 def parents(events: Events, rows: Mask) -> Numbers:
     """For each of the given rows the innermost other one of the same thread that encloses it; else -1."""
-    return _parents(_Tree.of(events, rows), len(events))
+    tree = _Tree.of(events, rows)
+    return tree.parents(tree.above())
 
 
-def _parents(tree: _Tree, count: int) -> Numbers:
-    parent = np.full(count, -1, row_type(count))
-    order, end = tree.rows, looked_up(tree.events.end_ns, tree.rows)
-    if not len(order):
-        return parent
-    # The parent is the nearest earlier row that ends no earlier. Start with the row before and jump along candidates:
-    # all rows between a row and its candidate end before it, so the candidate's own candidate is the next to try.
-    candidate = np.arange(-1, len(order) - 1, dtype=parent.dtype)
-    firsts = tree.bounds[:-1][tree.bounds[:-1] < tree.bounds[1:]]
-    candidate[firsts] = -1
-    short = np.flatnonzero(end[:-1] < end[1:]) + 1
-    short = short[candidate[short] >= 0]
-    while len(short):
-        candidate[short] = at = candidate.take(candidate.take(short))
-        short = short.compress((at >= 0) & (end.take(at) < end.take(short)))  # nobody else's candidate changes any more
-    held = np.flatnonzero(candidate >= 0)
-    parent[order.take(held)] = order.take(candidate.take(held))
-    return parent
-
-
-def _holders(parent: Numbers) -> Numbers:
+def nearest(parent: Numbers, found: Mask) -> Numbers:
+    """For each row the nearest of itself and its ancestors that is in `found`; -1 where there is none."""
     holds = np.zeros(len(parent) + 1, bool)
     holds[parent] = True  # what has no parent marks the entry behind the last
-    return np.flatnonzero(holds[:-1]).astype(parent.dtype, copy=False)
-
-
-def nearest(parent: Numbers, found: Mask, holders: Numbers | None = None) -> Numbers:
-    """For each row the nearest of itself and its ancestors that is in `found`; -1 where there is none.
-
-    holders: the rows that are the parent of another, where they are known already.
-    """
-    holders = _holders(parent) if holders is None else holders
+    holders = np.flatnonzero(holds[:-1]).astype(parent.dtype, copy=False)
     # Rows that hold others are few: theirs are settled first, then all rows look once at what is around them.
     settled = np.empty(len(parent) + 1, parent.dtype)
     settled[-1] = -1  # where a row without a parent looks

@@ -14,6 +14,7 @@ from advisor.analyses.base.first_calls import first_calls
 from advisor.analyses.base.launched import Launched
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each, total, union
+from advisor.trace.numbers import distinct, in_order
 
 Floats = npt.NDArray[np.float64]
 
@@ -174,7 +175,7 @@ def _startup_rows(trace: Trace, launched: Launched) -> Iterator[tuple[str, Ints]
 
 def _by_name(events: Events, chosen: Mask) -> Iterator[tuple[str, Ints]]:
     rows = np.flatnonzero(chosen)
-    for name in np.unique(events.name[rows]).tolist():
+    for name in distinct(events.name[rows], len(events.names)).tolist():
         yield events.names[name], rows[events.name[rows] == name]
 
 
@@ -187,14 +188,19 @@ def _first_launches(trace: Trace, launched: Launched) -> Ints:
     if not len(works):
         return np.empty(0, np.int64)
     works = works[np.argsort(events.start_ns[launch[works]], kind="stable")]
-    first = launch[works[np.sort(np.unique(events.name[works], return_index=True)[1])]]
+    name = events.name[works]
+    earliest = np.full(len(events.names), len(works))
+    earliest[name[::-1]] = np.arange(len(works))[::-1]  # of several with one name the last that is written stays
+    first = launch[works[earliest[earliest < len(works)]]]
     usual = float(np.median(events.dur_ns[launch[works]]))
     first = np.unique(first[events.dur_ns[first] >= max(_LONG_LAUNCH * usual, _LONG_LAUNCH_NS)])
+    if not len(first):
+        return first
     # A full queue holds launches back as well: that is the device's pace. What has no launch was queued before.
     every = np.flatnonzero(trace.device_work)
     queued = np.where(launch[every] >= 0, events.start_ns[np.maximum(launch[every], 0)], np.iinfo(np.int64).min)
-    begun = np.searchsorted(np.sort(queued), events.start_ns[first])
-    done = np.searchsorted(np.sort(events.end_ns[every]), events.start_ns[first])
+    begun = np.searchsorted(in_order(queued), events.start_ns[first])
+    done = np.searchsorted(in_order(events.end_ns[every]), events.start_ns[first])
     kept: Ints = first[begun - done < _QUEUE]
     return kept
 

@@ -10,12 +10,13 @@ from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
-from advisor.trace.events import Category, Events, Ints, Trace
+from advisor.trace.events import Events, Ints, Trace
 
 
 class StepOps(Struct, frozen=True, eq=False):
     """A trace with what analyzing its ops needs: steps, nesting, launches, and the device.
 
+    outermost  the outermost ops of the loop's thread in the profiled steps, in order of start
     longer  `GpuBusy.longer`: the factor by which device work counts for more in a profiled step than its recorded time,
             because the profiler lengthened the step but not that work; 1 without device work
     """
@@ -25,6 +26,7 @@ class StepOps(Struct, frozen=True, eq=False):
     nesting: Nesting
     links: Links
     device: Device
+    outermost: Ints
     longer: float = 1.0
 
     @property
@@ -32,22 +34,13 @@ class StepOps(Struct, frozen=True, eq=False):
         """The events of the trace."""
         return self.trace.events
 
-    @property
-    def outermost(self) -> Ints:
-        """The outermost ops of the loop's thread in the profiled steps, in order of start."""
-        mine = self.events.of(Category.CPU_OP) & self.nesting.outermost & self.links.inside
-        found: Ints = np.flatnonzero(mine & (self.events.thread == self.steps.main_thread))
-        return found
-
     def launched(self, rows: Ints) -> Ints:
         """The device work that these host events, and what is inside them, launched in the profiled steps."""
         chosen = np.zeros(len(self.events), bool)
         chosen[rows] = True
-        inside = self.nesting.ancestor(chosen) >= 0
-        launch = self.links.launch
-        mine = self.trace.device_work & (launch >= 0) & self.links.inside & inside[np.maximum(launch, 0)]
-        found: Ints = np.flatnonzero(mine)
-        return found
+        inside = self.nesting.within(chosen)
+        works = self.links.works
+        return works.compress(inside.take(self.links.launch.take(works)))
 
     def device_us(self, rows: Ints) -> float:
         """Device time of what these host events, and what is inside them, launched, µs per profiled step."""
@@ -67,4 +60,5 @@ class StepOps(Struct, frozen=True, eq=False):
         cls, trace: Trace, steps: Steps, nesting: Nesting, links: Links, device: Device, busy: GpuBusy | None
     ) -> StepOps:
         """The ops of a trace."""
-        return cls(trace, steps, nesting, links, device, busy.longer if busy else 1.0)
+        outermost = nesting.outermost & links.inside & (trace.events.thread == steps.main_thread)
+        return cls(trace, steps, nesting, links, device, np.flatnonzero(outermost), busy.longer if busy else 1.0)

@@ -22,7 +22,7 @@ from advisor.calibration.calibration import Calibration
 from advisor.computed import Missing
 from advisor.constants import constant
 from advisor.trace.events import Category, Ints, Mask, Trace
-from advisor.trace.numbers import numbered
+from advisor.trace.numbers import distinct_pairs, numbered
 
 # What a matrix product or convolution may take besides its work: dispatch, packing, waking threads.
 _OP_US = constant("calls.product_us").value
@@ -122,17 +122,13 @@ def _calls(host: Host) -> Iterator[_Calls]:
     holds_op = np.zeros(len(events), bool)
     above = host.nesting.parent[host.ops]
     holds_op[above[above >= 0]] = True
-    rows = np.flatnonzero(host.ops & (events.dims >= 0) & (host.nesting.ancestor(events.named("Optimizer.")) < 0))
+    rows = np.flatnonzero(host.ops & (events.dims >= 0) & ~host.nesting.within(events.named("Optimizer.")))
     # One number for each kind of call: its name, its shapes, and whether it holds other ops.
-    every_dims = len(events.dims_table)
-    keys = (events.name[rows].astype(np.int64) * every_dims + events.dims[rows]) * 2 + holds_op[rows]
-    found, kind, counts = np.unique(keys, return_inverse=True, return_counts=True)
-    own_us = _usual_us(
-        kind.ravel(), host.steps.step_of(events.start_ns)[rows], host.nesting.self_ns[rows], host.steps.count
-    )
-    for key, number, took_us in zip(found.tolist(), counts.tolist(), own_us.tolist(), strict=True):
-        name, dims = divmod(key // 2, every_dims)
-        yield _Calls(events.names[name], shapes(events.dims_table[dims]), bool(key % 2), number, took_us)
+    found, kind = distinct_pairs(events.name[rows], events.dims[rows].astype(np.int64) * 2 + holds_op[rows])
+    counts = np.bincount(kind, minlength=len(found))
+    own_us = _usual_us(kind, host.steps.step_of(events.start_ns)[rows], host.nesting.self_ns[rows], host.steps.count)
+    for (name, key), number, took_us in zip(found.tolist(), counts.tolist(), own_us.tolist(), strict=True):
+        yield _Calls(events.names[name], shapes(events.dims_table[key // 2]), bool(key % 2), number, took_us)
 
 
 def _usual_us(kind: Ints, step: Ints, took_ns: Ints, steps: int) -> npt.NDArray[np.float64]:

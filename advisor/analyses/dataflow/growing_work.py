@@ -8,6 +8,7 @@ from msgspec import Struct
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.dataflow.growing_ops import LEAST_STEPS, PRODUCTS
 from advisor.trace.events import Ints, Mask
+from advisor.trace.numbers import numbered
 
 # Kernels vary by some percent: so far from a straight line, as a part of the whole rise, a step may be.
 _NEAR = 0.1
@@ -79,9 +80,9 @@ def _rise(each_us: tuple[float, ...]) -> float:
 def _calls(ops: StepOps) -> tuple[Ints, Ints, Ints]:
     """Outermost ops that launched device work in order of step and start; what that took, ns; their steps."""
     launch = ops.links.launch
-    works = np.flatnonzero(ops.trace.device_work & (launch >= 0) & ops.links.inside)
+    works = ops.links.works
     outer = ops.nesting.outer_op[launch[works]]
-    calls, at = np.unique(outer[outer >= 0], return_inverse=True)
+    calls, at = numbered(outer[outer >= 0])
     took_ns = np.bincount(at, ops.events.dur_ns[works[outer >= 0]], len(calls)).astype(np.int64)
     step = ops.links.step[calls]
     order = np.lexsort((ops.events.start_ns[calls], step))

@@ -38,8 +38,8 @@ class Needs(Struct, frozen=True, eq=False):
         events = trace.events
         trained = np.zeros(len(events), bool)
         trained[live_ops(trace, steps, nesting)] = True
-        trained = nesting.ancestor(trained) >= 0
-        elsewhere = nesting.ancestor(events.named(*_ELSEWHERE)) >= 0
+        trained = nesting.within(trained)
+        elsewhere = nesting.within(events.named(*_ELSEWHERE))
         sources = [[at - back for back in backs] for at, backs in enumerate(seen.waits)]
         for made, reader in seen.onward:
             sources[reader].append(made)

@@ -57,7 +57,7 @@ class Readers(Struct, frozen=True, eq=False):
             for back in backs:
                 if back:
                     readers[place - back].append(place)
-        elsewhere = nesting.ancestor(trace.events.named(AUTOGRAD_NODE, _UPDATE)) >= 0
+        elsewhere = nesting.within(trace.events.named(AUTOGRAD_NODE, _UPDATE))
         at: dict[int, tuple[int, int]] = {}
         places = []
         for step, rows in enumerate(observed.places):

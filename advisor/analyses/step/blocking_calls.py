@@ -10,6 +10,7 @@ from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.numbers import in_order
 
 # A wait shorter than a launch takes leaves the host no further behind than it was.
 LEAST_WAIT_NS = 10_000
@@ -108,7 +109,7 @@ def _refilled(events: Events, work: Ints, links: Links, op: Ints, from_ns: Ints)
         spanned = (index >= 0) & (events.start_ns[launch] < spans[np.maximum(index, 0), 2])
         inside |= spanned & (launch >= 0) & (events.thread[launch] == thread)
     # Launched before the op began is still the old queue, wherever it runs: only newer work fills it again.
-    starts = np.sort(events.start_ns[work][~inside])
+    starts = in_order(events.start_ns[work][~inside])
     index = np.searchsorted(starts, from_ns, side="left")
     padded = np.append(starts, np.iinfo(np.int64).max)
     return padded[index]

@@ -61,7 +61,7 @@ class OptimizerWork(Struct, frozen=True, eq=False):
             raise Missing(cls.no_row)
         stepped = np.flatnonzero(rows & (steps.step_of(events.start_ns) >= 0))
         closures = closure_spans(events)
-        inside = (nesting.ancestor(rows) >= 0) & ~starts_in(events.start_ns, closures)
+        inside = nesting.within(rows) & ~starts_in(events.start_ns, closures)
         ops = inside & events.of(Category.CPU_OP) & links.inside
         has_device = bool(trace.device_work.any())
         work = trace.device_work & (links.launch >= 0) & inside[np.maximum(links.launch, 0)] & links.inside

@@ -11,6 +11,7 @@ from msgspec import Struct
 from advisor.analyses.base.step_ops import StepOps
 from advisor.trace.events import Category, Events, Ints, Mask
 from advisor.trace.intervals import Intervals, intersect, starts_in, total, union
+from advisor.trace.numbers import numbered
 
 # Ops of one iteration: more are a model rather than the body of a loop.
 _MOST_OPS = 64
@@ -72,7 +73,7 @@ class RepeatedOps(Struct, frozen=True, eq=False):
         rows = ops.outermost
         marked = events.of(Category.ANNOTATION) & events.named(*_OPTIMIZER)
         rows = rows[~starts_in(events.start_ns[rows], union(events.start_ns[marked], events.end_ns[marked]))]
-        names, step = events.name[rows].astype(np.int64), ops.steps.step_of(events.start_ns[rows])
+        names, step = events.name[rows], ops.links.step[rows]
         kinds = _Kinds.of(ops, rows)
         found: dict[tuple[str, ...], tuple[int, int, bool]] = {}  # ops of an iteration: iterations, time, routed
         spans, within = [], np.zeros(len(rows), bool)
@@ -137,8 +138,8 @@ def _backward(events: Events, spans: npt.NDArray[np.int64]) -> tuple[Ints, npt.N
     known = events.sequence[nodes] >= 0
     mine = known & np.isin(events.sequence[nodes], events.sequence[ops])
     # Nodes without a number, which add up the gradients of weights, belong to those around them.
-    numbered = np.maximum.accumulate(np.where(known, np.arange(len(nodes)), -1))
-    mine |= ~known & (numbered >= 0) & mine[numbered]
+    latest = np.maximum.accumulate(np.where(known, np.arange(len(nodes)), -1))
+    mine |= ~known & (latest >= 0) & mine[latest]
     edges = np.flatnonzero(np.diff(np.concatenate(([False], mine, [False])).astype(np.int8))).reshape(-1, 2)
     times = np.stack((events.start_ns[nodes[edges[:, 0]]], events.end_ns[nodes[edges[:, 1] - 1]]), axis=1)
     return nodes[mine], times.astype(np.int64).reshape(-1, 2)
@@ -146,14 +147,15 @@ def _backward(events: Events, spans: npt.NDArray[np.int64]) -> tuple[Ints, npt.N
 
 def _sequences(names: Ints, step: Ints, kinds: _Kinds) -> Iterator[tuple[int, int, int]]:
     """First op, the op behind the last one, and ops per iteration of all that repeats, the shortest bodies first."""
-    taken = np.zeros(len(names), bool)
+    free = np.ones(len(names), bool)
+    code = numbered(names)[1] * (int(step.max(initial=0)) + 1) + step  # equal where both are
     for length in range(1, min(_MOST_OPS, len(names) // _EXPERTS) + 1):
-        alike = (names[length:] == names[:-length]) & (step[length:] == step[:-length]) & ~taken[length:]
-        edges = np.flatnonzero(np.diff(np.concatenate(([False], alike, [False])).astype(np.int8)))
-        for first, last in edges.reshape(-1, 2).tolist():
-            # `alike` begins where the second iteration does.
-            if last - first < (_EXPERTS - 1) * length:
-                continue
+        # `alike` begins where the second iteration does.
+        alike = np.flatnonzero((code[length:] == code[:-length]) & free[length:])
+        ends = np.flatnonzero(np.diff(alike, append=-1) != 1)
+        firsts = np.append(0, ends + 1)[:-1]
+        long = ends - firsts + 1 >= (_EXPERTS - 1) * length
+        for first, last in zip(alike[firsts[long]].tolist(), (alike[ends[long]] + 1).tolist(), strict=True):
             if last - first >= (kinds.least(first, last + length, length) - 1) * length:
-                taken[first : last + length] = True
+                free[first : last + length] = False
                 yield first, last + length, length

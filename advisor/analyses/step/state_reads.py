@@ -132,7 +132,7 @@ def _weights(events: Events, steps: Steps) -> Counter[tuple[int, ...]]:
 
 def _updated(events: Events, nesting: Nesting, steps: Steps) -> Counter[tuple[int, ...]]:
     """The same by what the optimizer writes: `torch.autograd.grad` stores no gradient that would show a shape."""
-    updates = nesting.ancestor(events.of(Category.ANNOTATION) & events.named("Optimizer.step#")) >= 0
+    updates = nesting.within(events.of(Category.ANNOTATION) & events.named("Optimizer.step#"))
     outermost = events.of(Category.CPU_OP) & nesting.outermost
     rows = np.flatnonzero(updates & outermost & (steps.step_of(events.start_ns) >= 0))
     by_op: dict[str, Counter[tuple[int, ...]]] = {}
@@ -152,7 +152,7 @@ def _rows(events: Events, nesting: Nesting, steps: Steps) -> tuple[Ints, npt.NDA
     """The outermost ops and ends of the loop's thread by start, and which of them handle tensors."""
     others = events.of(Category.ANNOTATION) & events.named(*_OF_OTHERS, "ProfilerStep#")
     outermost = events.of(Category.CPU_OP) & nesting.outermost
-    outermost &= nesting.ancestor(others & ~events.named("ProfilerStep#")) < 0
+    outermost &= ~nesting.within(others & ~events.named("ProfilerStep#"))
     rows = np.flatnonzero((outermost | others) & (events.thread == steps.main_thread))
     handles = (events.exactly(*_HANDLING, *_COPIES) & outermost)[rows]
     return rows, handles

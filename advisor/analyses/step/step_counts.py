@@ -98,7 +98,7 @@ def _host(tally: _Tally, nesting: Nesting) -> Iterator[Counter]:
     events = tally.events
     ops = events.of(Category.CPU_OP) & ~events.named(*_MARKS)
     yield replace(tally.of("cpu_ops", ops), where=None)  # of everything, so of no place
-    in_optimizer = nesting.ancestor(events.named("Optimizer.step#")) >= 0
+    in_optimizer = nesting.within(events.named("Optimizer.step#"))
     yield tally.of("scalar_reads", events.exactly("aten::item") & ~in_optimizer)
     talks = communication_rows(events) & events.of(Category.ANNOTATION, Category.CPU_OP)
     yield tally.of("collectives", talks)

@@ -20,6 +20,7 @@ from advisor.capture.record import Settings
 from advisor.computed import Missing
 from advisor.hardware import Hardware, lookup
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.numbers import small
 
 # Kinds whose arithmetic runs on matrix units; all others are measured by the bytes that they move.
 _MATRIX = ("product", "convolution", "attention")
@@ -162,14 +163,10 @@ class _Maker(Struct, frozen=True, eq=False):
         columns = (events.name, events.dims, events.dtypes, events.strides, events.values)
         if not len(owner):
             return
-        _, first, member = np.unique(
-            alike([column[owner] for column in columns]), return_index=True, return_inverse=True
-        )
-        order = np.argsort(member, kind="stable")
-        bounds = np.searchsorted(member[order], np.arange(len(first) + 1))
-        for at in range(len(first)):
-            mine = order[bounds[at] : bounds[at + 1]]
-            made = self._group(int(owner[first[at]]), kernels[mine], np.unique(owner[mine]))
+        member = alike([column[owner] for column in columns])
+        order = np.argsort(small(member), kind="stable")
+        for mine in np.split(order, np.cumsum(np.bincount(member))[:-1]):
+            made = self._group(int(owner[mine[0]]), kernels[mine], np.unique(owner[mine]))
             if made is not None:
                 yield made
 

@@ -87,7 +87,7 @@ def _recomputed(events: Events, nesting: Nesting) -> Mask:
     if not nodes.any():
         return nodes
     forward = nesting.ancestor(events.exactly(*_FORWARD))
-    found: Mask = (forward >= 0) & (nesting.ancestor(nodes) >= 0)
+    found: Mask = (forward >= 0) & nesting.within(nodes)
     return found
 
 

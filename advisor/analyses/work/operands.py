@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from advisor.analyses.base.steps import Steps
 from advisor.trace.events import Events
+from advisor.trace.numbers import distinct_pairs
 from advisor.trace.op_names import AUTOGRAD_NODE
 
 Ints = npt.NDArray[np.int64]
@@ -74,9 +75,9 @@ def times_gone_through(events: Events, steps: Steps) -> tuple[Ints, Ints]:
     rows: Ints = np.flatnonzero(events.named(AUTOGRAD_NODE) & (events.sequence >= 0) & (step >= 0))
     if not len(rows):
         return rows, rows
-    ops = np.stack([step[rows], events.forward_thread[rows], events.sequence[rows]], axis=1)
-    _, index, times = np.unique(ops, axis=0, return_inverse=True, return_counts=True)
-    return rows, times[index.ravel()]
+    _, begun = distinct_pairs(step[rows], events.forward_thread[rows])
+    _, op = distinct_pairs(begun, events.sequence[rows])
+    return rows, np.bincount(op)[op]
 
 
 def nodes_of(events: Events, ops: Ints, rows: Ints) -> Ints:

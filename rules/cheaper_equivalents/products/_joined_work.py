@@ -71,7 +71,7 @@ def _leaves(ops: StepOps, rows: Ints) -> Ints:
     events, nesting = ops.events, ops.nesting
     chosen = np.zeros(len(events), bool)
     chosen[rows] = True
-    counted = events.of(Category.CPU_OP) & (chosen | (nesting.ancestor(chosen) >= 0))
+    counted = events.of(Category.CPU_OP) & (chosen | nesting.within(chosen))
     counted &= ~events.named(backward_passes.NODE, "torch::autograd::")
     holds = np.zeros(len(events), bool)
     holds[nesting.parent[events.of(Category.CPU_OP) & (nesting.parent >= 0)]] = True

@@ -22,7 +22,7 @@ def sparse_rows(recorded: StepOps, known: Sequence[SparseProduct]) -> Iterator[_
     if not known:
         return
     events = recorded.events
-    backward = recorded.nesting.ancestor(events.named(_NODE)) >= 0
+    backward = recorded.nesting.within(events.named(_NODE))
     rows = np.flatnonzero(events.exactly("aten::mm", "aten::addmm") & recorded.links.inside)
     forward: dict[_Factors, SparseProduct] = {((one.rows, one.columns), (one.columns, one.width)): one for one in known}
     turned: dict[_Factors, SparseProduct] = {((one.columns, one.rows), (one.rows, one.width)): one for one in known}

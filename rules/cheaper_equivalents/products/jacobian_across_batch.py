@@ -73,7 +73,7 @@ def check(
         mine = rows[(times == batch * outputs) | (times == batch * outputs + 1)]
         if not len(mine):
             continue
-        inside = np.flatnonzero(price.ops.nesting.ancestor(_mask(price, mine)) >= 0)
+        inside = np.flatnonzero(price.ops.nesting.within(_mask(price, mine)))
         every = np.unique(np.concatenate((mine, backward_of(price.ops.events, inside))))
         parts.append((every, 1 - 1 / batch, 1 - 1 / batch))
         batches.append(batch)

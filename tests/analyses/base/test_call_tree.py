@@ -65,11 +65,8 @@ def test_parents_and_ancestors(seed):
         assert nesting.ancestor(found).tolist() == nearest
         rows = rng.integers(-1, len(events), 30)
         assert nesting.ancestor_of(rows, found).tolist() == [nearest[row] if row >= 0 else -1 for row in rows]
-        marked = np.full(len(events), -1)
-        marked[found] = np.flatnonzero(found)
-        for inside, row in nesting.tree.inside(np.flatnonzero(found)):  # as in large traces with few such rows
-            marked[inside] = row
-        assert marked.tolist() == nearest
+        assert nesting.within(found).tolist() == [row >= 0 for row in nearest]
+    assert sorted(nesting.holders.tolist()) == sorted({at for at in parent if at >= 0})
 
 
 @pytest.mark.parametrize("seed", range(40))

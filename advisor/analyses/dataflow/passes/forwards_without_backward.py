@@ -171,8 +171,7 @@ def _rows(events: Events, nesting: Nesting, steps: Steps) -> tuple[Ints, Numbers
     outermost = nesting.outermost
     kind[events.of(Category.CPU_OP) & outermost] = 1
     ends = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named(NODE, *_OPTIMIZER, _FETCH, "ProfilerStep#")
-    inside = nesting.ancestor(ends & ~events.named("ProfilerStep#"))
-    kind[(inside >= 0) & (inside != np.arange(len(events), dtype=inside.dtype))] = 0
+    kind[nesting.within(ends & ~events.named("ProfilerStep#"))] = 0
     kind[ends] = 2
     kind[events.thread != steps.main_thread] = 0
     rows = np.flatnonzero(kind)
@@ -229,10 +228,10 @@ def _reach(events: Events, edges: Ints, first: int, stop: int) -> tuple[int, int
 def _weights(events: Events, steps: Steps) -> Numbers:
     """(n,) for each row a number that two rows share where they lie in one step and see the same weights."""
     updates = np.sort(events.end_ns[events.of(Category.ANNOTATION) & events.named(_OPTIMIZER[0])])
-    number = np.searchsorted(updates, events.start_ns, side="right")
-    number *= steps.count + 1
-    number += steps.step_of(events.start_ns)
-    return narrowed(number)
+    # Events are in order of time: it is enough to look up where each update lies among them.
+    first = np.searchsorted(events.start_ns, updates, side="left")
+    after = np.diff(first, prepend=0, append=len(events))
+    return np.repeat(narrowed(np.arange(len(after)) * (steps.count + 1)), after) + steps.step_of(events.start_ns)
 
 
 def _random(events: Events, nesting: Nesting) -> Mask:
