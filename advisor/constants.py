@@ -8,16 +8,16 @@ from __future__ import annotations
 import functools
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 _TABLE = Path(__file__).with_name("constants.toml")
 _KEYS = {"value", "low", "high", "unit", "what", "how", "n"}
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Struct, frozen=True):
     """One number, or a range of it.
 
     low, high  equal if it is a single number

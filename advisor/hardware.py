@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Hardware:
+class Hardware(Struct, frozen=True):
     """One kind of accelerator.
 
     tf32, fp16, bf16     PyTorch can run matmuls of that format on matrix units (tensor cores) of this device

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+
+from msgspec import Struct
 
 from advisor.capture.record import Measured, RankRecord
 from advisor.constants import known
@@ -16,8 +17,7 @@ _HERE = "measured on the machine of the run"
 _TOGETHER = ("memory_gbs", "convolution_gflops", "fp32_gflops", "bf16_gflops", "thread_wake_us")
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(Struct, frozen=True):
     """A range. source: "measured on the machine of the run, n = …", or the source of the table's value."""
 
     low: float
@@ -33,8 +33,7 @@ class Quantity:
         return self.low, self.high
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(Struct, frozen=True):
     """The machine of a run. `core_…`: of one thread; None: neither measured nor in the table, as without a device.
 
     op_call_us, product_call_us  a call of an elementwise op, and of a matrix product, on a few numbers, in a loop of it
@@ -100,10 +99,10 @@ class Calibration:
 
     def items(self) -> Iterator[tuple[str, Quantity]]:
         """(name, quantity) of those that are known, in the order above."""
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
             if value is not None:
-                yield field.name, value
+                yield name, value
 
     @classmethod
     def compute(cls, record: RankRecord | None) -> Calibration:
@@ -113,7 +112,7 @@ class Calibration:
     @classmethod
     def of(cls, measured: Measured | None) -> Calibration:
         """The calibration of a run; None: it has none, and the table's values are used."""
-        found = {field.name: quantity for field in fields(cls) if (quantity := _quantity(field.name, measured))}
+        found = {name: quantity for name in cls.__struct_fields__ if (quantity := _quantity(name, measured))}
         return cls(**found)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from advisor.errors import UsageError
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 FORMAT = "perfetto"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRank:
+class ReadRank(Struct, frozen=True):
     """A rank of the job as it was read for the report."""
 
     file: RankFile

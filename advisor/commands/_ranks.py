@@ -6,10 +6,11 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from advisor.commands import _options
 
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from advisor.places.place import Place
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """How the user wants ranks to be read.
 
     workers: processes, 0 as many as fit; limit_s: for each file; scheduler: address of dask's, "" for none

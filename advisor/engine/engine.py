@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from advisor.analyses.base import repeats
 from advisor.analyses.base.device import Device
@@ -76,8 +78,7 @@ _MOST_EDITS = 20
 _SERIES_LIMIT = 500
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RankInput:
+class RankInput(Struct, frozen=True, eq=False):
     """One trace of a job with what is known besides it. watch: told the name of each analysis when its turn comes.
 
     later: the windows that the rank recorded after this one; may be lazy. Of such a one at is the number of training

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from advisor.model import Basis, Finding, Joint, Saving
 
@@ -45,8 +46,7 @@ def joint(
     return Joint(low_us=low, high_us=high, step_us_after=step_us - (low + high) / 2, basis=basis)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fix:
+class _Fix(Struct, frozen=True):
     rule: str
     low_us: float
     high_us: float

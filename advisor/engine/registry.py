@@ -8,10 +8,11 @@ import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any
+
+from msgspec import Struct
 
 from advisor.engine.rule import BadRuleError, Rule, from_module
 from advisor.errors import UsageError
@@ -25,16 +26,14 @@ HISTORIES = "advisor.histories"
 SINKS = "advisor.sinks"
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(Struct, frozen=True):
     """A rule or a pack that did not load; reported as an error row, never fatal."""
 
     rule: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """All rules found, by id, and what was broken."""
 
     rules: tuple[Rule, ...]

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from msgspec import Struct
+
 from advisor.model import Finding
 
 SECTIONS = ("What it looks at", "Why it costs time", "How to fix it", "When to leave it")
@@ -45,8 +47,7 @@ class Example:
     lines: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A loaded rule module.
 
     family: the docstring of its sub-package in the pack, "Data loading"; empty for a flat pack.

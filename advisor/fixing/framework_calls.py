@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from advisor.model import Treatment
 
@@ -14,8 +15,7 @@ Given = Mapping[str, Any]
 EDIT = "framework_call"
 
 
-@dataclass(frozen=True, slots=True)
-class OwnCall:
+class OwnCall(Struct, frozen=True):
     """Arguments of one class of the framework.
 
     names: of the class, and of those that extend it. packages: it is imported from one of them. around: the call that

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from advisor.engine.reduced_form import SUFFIX
 from advisor.errors import InputError
@@ -30,8 +31,7 @@ _OURS = ("run.json", "report.json", "report.perfetto.json.gz")
 _ABSENT = "no such file or folder"
 
 
-@dataclass(slots=True)
-class Files:
+class Files(Struct):
     """What was found.
 
     runs: folder of a run.json -> the files of it that were named, or None for all

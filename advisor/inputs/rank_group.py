@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from advisor.capture.record import RunRecord
 from advisor.model import Health
@@ -15,8 +16,7 @@ from advisor.trace.read.peek import Peek
 SLACK_NS = 10**9
 
 
-@dataclass(slots=True)
-class Group:
+class Group(Struct):
     """Traces without a run.json that belong together, by rank.
 
     key: what their names have in common; twice: further traces of ranks that are in it

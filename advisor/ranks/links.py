@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.ranks.matching import TOGETHER, Meetings
 from advisor.ranks.ranks import Ranks, Waiting
@@ -19,8 +19,7 @@ _FEWEST = 3
 _Messages = frozenset[tuple[tuple[str, int], int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Sender:
+class Sender(Struct, frozen=True):
     """A set of ranks that send to each other. ranks: their positions; sent_us: so long, per profiled step."""
 
     ranks: tuple[int, ...]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.ranks.rank_facts import RankFacts
 from advisor.trace.events import Ints
@@ -19,8 +19,7 @@ _OVERLAP = 0.5
 _FEWEST_STEPS = 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Passes:
+class Passes(Struct, frozen=True, eq=False):
     """Messages from one rank to another, in order: an entry for each send matched with its receive.
 
     source, target   positions of the ranks

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from advisor.analyses.communication.parallelism import purpose_of
 from advisor.trace.meta import Group
 
 
-@dataclass(frozen=True, slots=True)
-class MeshPlace:
+class MeshPlace(Struct, frozen=True):
     """A dimension of the mesh: its kind (a key of `parallelism.KINDS`), the rank's index in it, and its size."""
 
     kind: str

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.scale import Scale
 from advisor.computed import Missing
@@ -19,8 +20,7 @@ from advisor.trace.events import Ints
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each, union
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Waiting:
+class Waiting(Struct, frozen=True, eq=False):
     """Time that ranks wait in a collective for another rank to join, by aligned clocks.
 
     us           (ranks, steps) exposed: while the rank does nothing else

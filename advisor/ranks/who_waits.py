@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.ranks.matching import Meetings
 from advisor.ranks.rank_facts import RankFacts
@@ -17,8 +17,7 @@ from advisor.trace.intervals import overlap_of_each
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WhoWaits:
+class WhoWaits(Struct, frozen=True, eq=False):
     """One entry for each rank of `Ranks`, µs per profiled step, and only while the rank that waits does nothing else.
 
     waits_us      what it waits in collectives that another rank has not joined yet, and for messages not yet sent

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.gpu_busy import GpuBusy
@@ -25,8 +26,7 @@ from advisor.computed import Computed, Missing
 from advisor.model import Metric, Unit
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(Struct, frozen=True):
     """A metric: what it is called, in what unit, and how it is read off an analysis.
 
     source  the analysis it comes from; where that is Missing, the metric is not measured for the same reason

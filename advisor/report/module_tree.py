@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
+
+from msgspec import Struct, field
 
 from advisor.model import ModuleCost
 
@@ -20,8 +22,7 @@ _SUMMED = (
 )
 
 
-@dataclass(slots=True, eq=False)
-class _Node:
+class _Node(Struct, eq=False):
     """A module, or several equal ones, with the modules inside.
 
     name: the last part of its path;  whole: the single model, whose name is not part of the paths inside it

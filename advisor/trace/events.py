@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.model import Health
 from advisor.trace.category import Category as Category  # noqa: PLC0414 - exported again: where everybody looks for it
@@ -30,8 +31,7 @@ Mask = npt.NDArray[np.bool_]
 DEVICE_WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
 
 
-@dataclass(frozen=True, slots=True)
-class Thread:
+class Thread(Struct, frozen=True):
     """A row of the trace: a CPU thread or a device stream, as `pid` and `tid` name it."""
 
     pid: str
@@ -54,8 +54,7 @@ class Collective:
     peer: int = -1  # rank of the job that a send goes to, or that a receive is from
 
 
-@dataclass(frozen=True, slots=True)
-class Waited:
+class Waited(Struct, frozen=True):
     """What a synchronisation row says it waited for; -1 where it does not say.
 
     stream  the stream on which the event was recorded;  event: correlation of the cudaEventRecord call

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from advisor.trace.numbers import integer
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """A process group that this rank is in: its name, what it was made for ("mesh_tp"), and its ranks in order."""
 
     name: str
@@ -18,8 +19,7 @@ class Group:
     ranks: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceProperties:
+class DeviceProperties(Struct, frozen=True):
     """One entry of `deviceProperties`; None where the trace is silent."""
 
     name: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.api import Category, StepOps
 
@@ -20,8 +20,7 @@ _RECORD = re.compile(r"^(cuda|hip)EventRecord")
 _COMPILED = re.compile(r"^triton_(poi|red|per|tem|spl|for|mm)_")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Autotuned:
+class Autotuned(Struct, frozen=True, eq=False):
     """Tuning runs of the profiled steps.
 
     kernels   what is only run to be timed, fills of the cache and runs to warm up among it

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.api import Category, StepOps
 
@@ -23,8 +22,7 @@ _OWN = (
 _FOLDS = ("im2col_kernel", "col2im_kernel", "vol2col_kernel", "vol2im_kernel")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Unfolded:
+class Unfolded(Struct, frozen=True, eq=False):
     """Convolutions without cuDNN, gradients among them.
 
     calls   rows of the ops;  kernels, owner: what they launched, and the call of each;  folds: which of these only copy

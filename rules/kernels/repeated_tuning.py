@@ -25,10 +25,10 @@ The first steps, and a small number of shapes, all of which will soon have been 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.api import (
     SYNC,
@@ -147,8 +147,7 @@ def _by_triton(price: Price, tuned: Autotuned, lines: Lines | None, min_share: f
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
+class _Tuning(Struct, frozen=True):
     """Convolutions that try algorithms, the kernels of it, what share of them stays, and words for the message."""
 
     calls: Ints

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.api import (
     Calibration,
@@ -18,7 +19,6 @@ from advisor.api import (
     Steps,
     Trace,
     constant,
-    dataclass,
     flops,
     shapes,
 )
@@ -56,8 +56,7 @@ def forbidden(record: RankRecord | None) -> bool:
     return any(value not in _UNLIMITED and "BF16" not in value and "AMX" not in value for value in values)
 
 
-@dataclass(frozen=True, slots=True)
-class Gains:
+class Gains(Struct, frozen=True):
     """How many times faster this machine runs calls in bf16 than in fp32, conversions included, least and most.
 
     Measured by its calibration, with one thread: least if all inputs and the result are converted, most if none is.

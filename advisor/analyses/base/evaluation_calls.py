@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from advisor.analyses.base.watched_run import WatchedRun
 from advisor.capture.record import ForwardPass, RankRecord
@@ -18,8 +19,7 @@ from advisor.model import Source
 _SEEN = 3
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationCall:
+class EvaluationCall(Struct, frozen=True):
     """One line that calls a model in evaluation mode.
 
     us        time of the run in it
@@ -39,8 +39,7 @@ class EvaluationCall:
     defined: Source | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationCalls:
+class EvaluationCalls(Struct, frozen=True):
     """Those of one rank, the costliest first."""
 
     missing: ClassVar[str] = WatchedRun.missing

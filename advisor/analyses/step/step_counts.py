@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct, field
 
 from advisor.analyses.base.classify import communication_rows, device_allocations, launch_calls
 from advisor.analyses.base.links import Links
@@ -26,8 +27,7 @@ _MARKS = ("ProfilerStep#", "advisor:")
 _MOST_LINES = 40
 
 
-@dataclass(frozen=True, slots=True)
-class StepCounts:
+class StepCounts(Struct, frozen=True):
     """Counters with one value for each step of W; a count that the trace does not contain is absent, never zero.
 
     counters  totals under the id of their metric if there is one, and parts of a total after a colon:
@@ -65,8 +65,7 @@ class StepCounts:
         return cls(tuple(sorted(found, key=lambda one: one.id)), tuple(_line_rows(steps, hot)), known)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Tally:
+class _Tally(Struct, frozen=True, eq=False):
     """Counts rows by step."""
 
     events: Events

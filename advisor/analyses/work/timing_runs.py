@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.classify import rows_named
 from advisor.analyses.base.links import Links
@@ -18,8 +18,7 @@ _EVENT_WAIT = re.compile(r"^(cuda|hip)EventSynchronize")
 _COMPARED = 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TimingRuns:
+class TimingRuns(Struct, frozen=True, eq=False):
     """Calls of convolutions inside which the host waits for events, as it reads how long each algorithm took.
 
     calls     rows of these ops;  kernels: what each launched before the last such wait;  owner: the call of each kernel

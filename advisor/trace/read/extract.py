@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.trace.events import Category
 from advisor.trace.numbers import ABSENT, Ints, integers, times
@@ -55,8 +55,7 @@ MEMORY_COLUMNS: dict[str, type[np.generic]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Complete:
+class Complete(Struct, frozen=True):
     """The complete events of a slice, in file order. Times are ns; ABSENT where they are not stated."""
 
     start: Ints

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
+
+from msgspec import Struct
 
 from advisor.errors import InputError
 from advisor.places.place import Place
@@ -23,8 +24,7 @@ _PHASE = re.compile(rb'"ph"\s*:\s*"')
 FAR_NS = 3600 * 10**9
 
 
-@dataclass(frozen=True, slots=True)
-class Peek:
+class Peek(Struct, frozen=True):
     """What a glance shows. Times are ns on the machine's clock; None where the file does not say."""
 
     path: Place

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from advisor.errors import InputError
 
@@ -24,8 +25,7 @@ _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _FIRST_KEY = re.compile(rb'\s*"(?:ph|name|cat|id|pid|tid|ts|dur|args|s|bp)"\s*:')
 
 
-@dataclass(slots=True)
-class Opening:
+class Opening(Struct):
     """Where the events start. shape: `object` ({"traceEvents": [), `list` ([…) or `lines` (one event per line)."""
 
     shape: str

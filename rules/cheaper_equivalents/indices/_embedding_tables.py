@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
-from advisor.api import Category, StepOps, Trace, backward_of, dataclass, dims_of, sizes
+from advisor.api import Category, StepOps, Trace, backward_of, dims_of, sizes
 
 from .._equivalent import Ints, rows_of
 
@@ -18,8 +18,7 @@ _DENSE = ("aten::embedding_dense_backward", "aten::_embedding_bag_dense_backward
 _PRODUCTS = ("aten::linear", "aten::t", "aten::mm", "aten::matmul", "aten::addmm")
 
 
-@dataclass(slots=True)
-class Table:
+class Table(Struct):
     """One embedding table: its look-ups, and the rows of the trace that its dense gradient causes.
 
     looked_up  rows of the table that are looked up

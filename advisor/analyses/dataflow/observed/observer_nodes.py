@@ -6,10 +6,10 @@ Nodes come as ops end, so that those inside an op stand before it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from advisor.analyses.dataflow.observed import value_numbering
 from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
@@ -51,8 +51,7 @@ class _File(msgspec.Struct):
     nodes: list[msgspec.Raw]
 
 
-@dataclass(slots=True)
-class _Ended:
+class _Ended(Struct):
     """An op that ended, and that no other is around so far. order: of the ends of all threads."""
 
     node: Node

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.sampled_steps import spread
@@ -28,8 +29,7 @@ UPDATES = "Optimizer.step#"
 _VIEWS = ("TBackward", "ViewBackward", "PermuteBackward", "TransposeBackward", "ReshapeAlias", "ExpandBackward")
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(Struct, frozen=True):
     """One gradient that is stored. node: row of its engine call; of: index in `Pass.nodes` of the node that made it."""
 
     row: int
@@ -39,8 +39,7 @@ class Store:
     fresh: bool  # nothing had been stored before, or it had been dropped: there was nothing to add to
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(Struct, frozen=True):
     """One backward pass: engine calls in order, those that store gradients left out, and what was stored."""
 
     nodes: tuple[int, ...]

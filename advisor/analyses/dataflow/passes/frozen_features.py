@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from advisor.analyses.dataflow.observed import value_numbering
 from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
@@ -54,8 +53,7 @@ class _Chosen(NamedTuple):
     of: int
 
 
-@dataclass(slots=True, eq=False)
-class _Value:
+class _Value(Struct, eq=False):
     """What a storage held from one writing to the next.
 
     size     samples in the batch that it came of; 0 where it is the same in each step

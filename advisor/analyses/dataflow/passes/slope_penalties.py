@@ -12,9 +12,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from advisor.analyses.dataflow.observed import value_numbering
 from advisor.analyses.dataflow.observed.aligned import in_each
@@ -49,8 +48,7 @@ class _Slope(Struct, frozen=True):
     centred: bool = False
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(Struct):
     """What is known of storages after the ops so far."""
 
     slopes: dict[int, _Slope] = field(default_factory=dict)

@@ -12,9 +12,8 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from advisor.analyses.dataflow.observed import value_numbering
 from advisor.analyses.dataflow.observed.aligned import in_each
@@ -61,8 +60,7 @@ class UnreadRow(Struct, frozen=True):
     read: float
 
 
-@dataclass(slots=True)
-class Made:
+class Made(Struct):
     """A storage that an op of the loop made. reads: (place of the reader, what it read) in order."""
 
     at: int
