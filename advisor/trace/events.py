@@ -17,7 +17,7 @@ from advisor.model import Health
 from advisor.trace.category import Category as Category  # noqa: PLC0414 - exported again: where everybody looks for it
 from advisor.trace.intervals import Intervals, union
 from advisor.trace.meta import Meta
-from advisor.trace.numbers import looked_up
+from advisor.trace.numbers import looked_up, row_type, small
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -159,13 +159,23 @@ class Events:
 
     def rows_with(self, names: Mask) -> Mask:
         """Which events have one of these names (a mask over the table)."""
-        few = np.flatnonzero(names)
-        if len(few) > _FEW_NAMES:
+        rows, first = self._by_name()
+        chosen = np.flatnonzero(names)
+        if int((first[chosen + 1] - first[chosen]).sum()) * _MANY_ROWS > len(self):
             return looked_up(names, self.name)
         found = np.zeros(len(self), bool)
-        for index in few.tolist():
-            found |= self.name == self.name.dtype.type(index)
+        for low, high in zip(first[chosen].tolist(), first[chosen + 1].tolist(), strict=True):
+            found[rows[low:high]] = True
         return found
+
+    def _by_name(self) -> tuple[Numbers, Ints]:
+        """The rows ordered by name, and where those of each name begin."""
+        if "by_name" not in self._known:
+            rows = np.argsort(small(self.name), kind="stable").astype(row_type(len(self)), copy=False)
+            ends = np.cumsum(np.bincount(self.name, minlength=len(self.names)))
+            self._known["by_name"] = rows, np.append(0, ends)
+        known: tuple[Numbers, Ints] = self._known["by_name"]
+        return known
 
     def _names(self, question: Hashable, answer: Callable[[], Mask | list[bool]]) -> Mask:
         if question not in self._known:
@@ -192,8 +202,8 @@ class Events:
         return self.names[int(self.name[row])]
 
 
-# Comparing the column with one name costs a fourth of looking every entry up.
-_FEW_NAMES = 4
+# From one row of so many on, looking every entry of the column up costs less than marking the rows.
+_MANY_ROWS = 3
 
 
 @functools.lru_cache(maxsize=4)
