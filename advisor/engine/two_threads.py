@@ -1,7 +1,7 @@
 """The rules of one large trace, with the analyses they need, shared out among two threads.
 
-Most of an analysis' time is spent inside numpy, which lets the other thread run meanwhile. Without it a trace of 1 GB
-takes 2.8 s of wall time instead of 2.3, for 6 % less CPU time (tests/benchmarks/reading/reading.py).
+Most of an analysis' time is spent inside numpy, which lets the other thread run meanwhile. Without it real traces of 1 GB
+take 3.7 to 3.9 s of wall time instead of 3.1 to 3.3, for 5 to 10 % less CPU time (two cores, shared with other work).
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from advisor.engine.rule import Rule
 from advisor.model import Outcome
 from advisor.trace.read.allocator import cores
 
-# From here on a second thread saves wall time: at 210,000 events 0.04 s of 0.46, for 0.02 CPU s.
-LARGE_EVENTS = 200_000
+# From here on a second thread saves more wall time than it costs CPU time: at 2,200,000 events 0.4 to 0.7 s for 0.3 to
+# 0.5 CPU s, but at 500,000 0.05 to 0.12 s for 0.2 to 0.3, and a tenth of the memory.
+LARGE_EVENTS = 1_000_000
 # What each of the two works out before it asks rules. The first is the longest chain; the second begins with what does
 # not need that chain's own first part. Only the time that all of it takes depends on this.
 _FIRST: Sequence[type] = (Replay,)

@@ -133,8 +133,13 @@ class Events:
 
     def exactly(self, *names: str) -> Mask:
         """Which events have exactly one of these names."""
-        wanted = frozenset(names)
-        return self.rows_with(self._names(wanted, lambda: [name in wanted for name in self.names]))
+
+        def look() -> Mask:
+            wanted = np.zeros(len(self.names), bool)
+            wanted[[index for name in set(names) for index in _indices(self.names).get(name, ())]] = True
+            return wanted
+
+        return self.rows_with(self._names(frozenset(names), look))
 
     def names_where(self, hit: Callable[[str], object], of: Category | None = None) -> Mask:
         """Which names of the table `hit` accepts (of those that events of one category have); each is asked once."""
@@ -204,6 +209,15 @@ class Events:
 
 # From one row of so many on, looking every entry of the column up costs less than marking the rows.
 _MANY_ROWS = 3
+
+
+@functools.lru_cache(maxsize=4)
+def _indices(names: tuple[str, ...]) -> dict[str, list[int]]:
+    """Where each name stands."""
+    found: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        found.setdefault(name, []).append(index)
+    return found
 
 
 @functools.lru_cache(maxsize=4)

@@ -24,5 +24,7 @@ def host_updates(price: Price, work: OptimizerWork | None) -> Intervals:
     launches = np.searchsorted(launched_ns, events.end_ns[rows]) - np.searchsorted(launched_ns, events.start_ns[rows])
     rows = rows[launches == 0]
     spans = union(events.start_ns[rows], events.end_ns[rows])
+    if not len(spans):
+        return none
     ops = events.covered(events.of(Category.CPU_OP))
     return spans if 2 * total(intersect(ops, spans)) > total(spans) else none

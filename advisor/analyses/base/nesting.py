@@ -76,6 +76,8 @@ class Nesting(Struct, frozen=True, eq=False):
 
     def ancestor_of(self, rows: Numbers, found: Mask) -> Numbers:
         """The same as `ancestor` for some events only; -1 for -1."""
+        if len(rows) * _MANY > len(found) and np.count_nonzero(found) * _MANY < len(found):
+            return np.where(rows >= 0, self.ancestor(found).take(rows), -1).astype(rows.dtype)
         at = rows.copy()
         moving = np.flatnonzero(at >= 0)
         while len(moving):
@@ -107,16 +109,18 @@ class _Tree(Struct, frozen=True, eq=False):
 
     def above(self) -> Numbers:
         """For each place the place of the nearest earlier row of the thread that ends no earlier; -1 for none."""
-        end = looked_up(self.events.end_ns, self.rows)
+        end = np.append(looked_up(self.events.end_ns, self.rows), np.iinfo(np.int64).max)  # that of what has none above
         # Start with the row before and jump along candidates: all rows between a row and its candidate end before it,
         # so the candidate's own candidate is the next to try.
-        candidate = np.arange(-1, len(end) - 1, dtype=self.rows.dtype)
+        candidate = np.arange(-1, len(self.rows) - 1, dtype=self.rows.dtype)
         candidate[self.bounds[:-1][self.bounds[:-1] < self.bounds[1:]]] = -1
-        short = np.flatnonzero(end[:-1] < end[1:]) + 1
+        short = np.flatnonzero(end[:-2] < end[1:-1]) + 1
         short = short[candidate[short] >= 0]
+        ends = end.take(short)
         while len(short):
             candidate[short] = at = candidate.take(candidate.take(short))
-            short = short.compress((at >= 0) & (end.take(at) < end.take(short)))  # nobody else's changes any more
+            still = np.flatnonzero(end.take(at) < ends)  # nobody else's changes any more
+            short, ends = short.take(still), ends.take(still)
         return candidate
 
     def parents(self, above: Numbers) -> Numbers:
@@ -211,7 +215,7 @@ def nearest(parent: Numbers, found: Mask) -> Numbers:
 
 def _outer_ops(events: Events, parent: Numbers) -> Numbers:
     is_op = np.append(events.of(Category.CPU_OP), False)  # the last entry is looked at by rows without a parent
-    ops, inner = np.flatnonzero(is_op), np.flatnonzero(is_op.take(parent))
+    ops, inner = np.flatnonzero(is_op), np.flatnonzero(looked_up(is_op, parent))
     above = np.arange(len(events), dtype=parent.dtype)
     above[inner] = parent.take(inner)
     moving = inner
