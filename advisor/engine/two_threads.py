@@ -1,7 +1,7 @@
 """The rules of one large trace, with the analyses they need, shared out among two threads.
 
-Most of an analysis' time is spent inside numpy, which lets the other thread run meanwhile. Without it real traces of 1 GB
-take 3.7 to 3.9 s of wall time instead of 3.1 to 3.3, for 5 to 10 % less CPU time (two cores, shared with other work).
+Most of an analysis' time is spent inside numpy, which lets the other thread run meanwhile. Without it real traces of
+1 GB take 3.7 to 3.9 s of wall time instead of 3.1 to 3.3, for 5 to 10 % less CPU time (two cores that others use, too).
 """
 
 from __future__ import annotations

@@ -13,10 +13,11 @@ from advisor.replay.edges import Floats, Why
 from advisor.replay.graph import Graph
 from advisor.replay.simulate import Weights
 from advisor.trace.events import Category, Events, Ints, Mask
-from advisor.trace.intervals import EMPTY, Intervals, overlap_of_each, union
-from advisor.trace.numbers import among
+from advisor.trace.intervals import EMPTY, Intervals, overlap_of_each, starts_in, union
+from advisor.trace.numbers import among, distinct
 
 What = Literal["remove", "scale", "move", "unsync", "fuse"]
+_HOST = np.array((Category.CPU_OP, Category.ANNOTATION, Category.PYTHON, Category.RUNTIME), np.int8)
 
 
 class Edit(Struct, frozen=True, eq=False):
@@ -192,10 +193,10 @@ class Editor:
         """Host stretches that the edits name, per thread, ns from the start of the window."""
         events, found = self.events, {}
         rows = np.concatenate([edit.rows for edit in edits]) if edits else np.empty(0, np.int64)
-        rows = rows[events.of(Category.CPU_OP, Category.ANNOTATION, Category.PYTHON, Category.RUNTIME)[rows]]
-        for thread in np.unique(events.thread[rows]):
+        rows = rows[np.isin(events.category[rows], _HOST)]
+        for thread in distinct(events.thread[rows], len(events.threads)).tolist():
             mine = rows[events.thread[rows] == thread]
-            found[int(thread)] = union(events.start_ns[mine] - self.opens, events.end_ns[mine] - self.opens)
+            found[thread] = union(events.start_ns[mine] - self.opens, events.end_ns[mine] - self.opens)
         loop = [edit.spans - self.opens for edit in edits if len(edit.spans)]
         if loop:
             main = self.graph.threads[0]
@@ -217,9 +218,8 @@ class Editor:
         """Which points are calls that begin inside these stretches."""
         inside = np.zeros(len(self.graph.points), bool)
         for thread, spans in host.items():
-            mine = (self._thread_of_point == thread) & (self._call_start >= 0)
-            at = np.searchsorted(spans[:, 0], self._call_start, side="right") - 1
-            inside |= mine & (at >= 0) & (self._call_start < spans[np.maximum(at, 0), 1])
+            mine = np.flatnonzero((self._thread_of_point == thread) & (self._call_start >= 0))
+            inside[mine] = starts_in(self._call_start[mine], spans)
         return inside
 
     def _edges_into(self, points: Mask) -> Mask:

@@ -17,8 +17,9 @@ from advisor.trace.read.file_kind import kind_of
 from advisor.trace.read.kineto import read_blocks
 from advisor.trace.read.source import BLOCK_BYTES, Progress, Source, open_source
 
-# From here on a second thread saves wall time that somebody notices. Of real traces of 0.2 GB it saved 0.02 s of 1.3 (the
-# whole command) and cost 0.12 CPU s of 1.3; of 1 GB 0.2 s of 4.0 for 0.5 CPU s. Packed files are 9 to 29 times smaller.
+# From here on a second thread saves wall time that somebody notices. Of real traces of 0.2 GB it saved 0.02 s of 1.3 of
+# the whole command and cost 0.12 CPU s of 1.3; of 1 GB 0.2 s of 4.0 for 0.5 CPU s. Packed files are 9 to 29 times
+# smaller.
 AHEAD_BYTES = 512 << 20
 AHEAD_PACKED_BYTES = 48 << 20
 
