@@ -115,18 +115,19 @@ def columns_of(rows: Complete, tables: Tables) -> Columns:
 def _timed(columns: Columns, rows: Complete, tables: Tables) -> Columns:
     """The columns without rows that have no time. Counted last: what raises before this is decoded a second time."""
     timed, dur = rows.start != ABSENT, rows.dur
-    if not timed.all():
+    if np.count_nonzero(timed) < len(timed):
         columns, dur = {name: column[timed] for name, column in columns.items()}, dur[timed]
         tables.count("without a time stamp left out", len(timed) - len(dur))
-    tables.count("without a duration taken as 0 long", int((dur == ABSENT).sum()))
-    tables.count("with a negative duration taken as 0 long", int(((dur < 0) & (dur != ABSENT)).sum()))
+    absent, negative = np.count_nonzero(dur == ABSENT), np.count_nonzero(dur < 0)
+    tables.count("without a duration taken as 0 long", absent)
+    tables.count("with a negative duration taken as 0 long", negative - absent)
     return columns
 
 
 def _put(columns: Columns, name: str, values: npt.NDArray[Any]) -> None:
     """Puts what is stated into a column. A column that would hold nothing but -1 is not made."""
     stated = values != -1
-    if stated.any():
+    if np.count_nonzero(stated):
         if name in columns:
             np.copyto(columns[name], values, where=stated)
         else:
@@ -153,7 +154,7 @@ def _host(columns: Columns, host: Fields, tables: Tables) -> None:
 def _details(columns: Columns, ops: npt.NDArray[np.bool_], fields: Fields, tables: Tables) -> None:
     """Strides and plain arguments of the ops whose work depends on them: of all ops they would cost too much."""
     here = tables.detailed.of(tables.names, columns["name"]) & ops
-    if here.any():
+    if np.count_nonzero(here):
         detailed = fields.of(here)
         _put(columns, "strides", detailed.texts("strides", tables))
         _put(columns, "values", detailed.texts("values", tables))
@@ -163,7 +164,7 @@ def _linked(columns: Columns, rows: Fields) -> None:
     """Host calls and device rows: what links them to each other and to their op."""
     _put(columns, "correlation", rows.integers("correlation"))
     external = rows.integers("external")
-    if (external == -1).all():
+    if not np.count_nonzero(external != -1):
         external = rows.integers("external_2021")
     _put(columns, "external_id", external)
 

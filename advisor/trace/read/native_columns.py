@@ -75,7 +75,8 @@ class Scanner:
             except UnicodeDecodeError:
                 return None
         room = self._rooms.pop() if self._rooms else np.empty((_ENDS[-1], MOST_ROWS), np.int64)
-        events, memory, labels = np.split(room, _ENDS[:-1])
+        first, second, _ = _ENDS
+        events, memory, labels = room[:first], room[first:second], room[second:]
         counts = self._scanner.read(text, events, memory, labels)
         if counts is None:
             self._rooms.append(room)
@@ -195,7 +196,7 @@ class _Scanned:
     def _rare(self) -> Decoded:
         """The rows that hold what the extension does not know, decoded."""
         rare, text = self.integers("rare_at") >= 0, self._found.text
-        places = self._places("rare", rare).T.tolist() if rare.any() else []
+        places = self._places("rare", rare).T.tolist() if np.count_nonzero(rare) else []
         return Decoded([self._scanner.row(text[at : at + size]).args or NO_ARGS for at, size in places], rare)
 
     def _places(self, name: str, mask: npt.NDArray[np.bool_]) -> Ints:

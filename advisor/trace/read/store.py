@@ -44,7 +44,8 @@ class Store:
         """Appends the columns of one slice."""
         count = len(part[self._key])
         for name, values in part.items():
-            if name in self._narrow and not is_narrow(values):
+            # Numbers of texts and threads come in 32 bits: they are far fewer than those hold.
+            if name in self._narrow and values.dtype.itemsize > 4 and not is_narrow(values):
                 self._widen(name)
             self._grow(name, count)[self.rows : self.rows + count] = values
             self._filled[name] = self.rows + count
