@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from advisor.errors import UsageError
 
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
 FORMAT = "perfetto"
 
 
-class ReadRank(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ReadRank:
     """A rank of the job as it was read for the report."""
 
     file: RankFile

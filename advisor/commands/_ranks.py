@@ -6,11 +6,10 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from advisor.commands import _options
 
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
     from advisor.places.place import Place
 
 
-class Reading(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Reading:
     """How the user wants ranks to be read.
 
     workers: processes, 0 as many as fit; limit_s: for each file; scheduler: address of dask's, "" for none

@@ -7,9 +7,10 @@ repeated-backward nothing but the backward pass runs again, which is told by its
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
 
 from advisor.api import (
     CallSites,
@@ -53,7 +54,8 @@ _LONGEST_GAP_NS = 200_000
 _NAMED, _MOST_NAMED = 0.15, 3
 
 
-class Reuse(Struct, frozen=True, eq=False):
+@dataclass(frozen=True, slots=True, eq=False)
+class Reuse:
     """What goes where a result that is there already is used: ops, what lies between them, their backward pass.
 
     rows      the ops, on the loop's thread;  casts: those of them that autocast made inside another op

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.line_costs import LineCost, LineCosts
@@ -31,7 +31,8 @@ _MOST_GAPS = 90
 Ints = npt.NDArray[np.int64]
 
 
-class Loop(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Loop:
     """A line in a loop: iterations per step, the op that it calls most often, calls of ops with weights per step."""
 
     turns: float
