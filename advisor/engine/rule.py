@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from msgspec import Struct
-
 from advisor.model import Finding
 
 SECTIONS = ("What it looks at", "Why it costs time", "How to fix it", "When to leave it")
@@ -47,7 +45,8 @@ class Example:
     lines: Mapping[str, Any] | None = None
 
 
-class Rule(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Rule:
     """A loaded rule module.
 
     family: the docstring of its sub-package in the pack, "Data loading"; empty for a flat pack.
