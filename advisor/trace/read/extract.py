@@ -118,7 +118,7 @@ def _timed(columns: Columns, rows: Complete, tables: Tables) -> Columns:
     if np.count_nonzero(timed) < len(timed):
         columns, dur = {name: column[timed] for name, column in columns.items()}, dur[timed]
         tables.count("without a time stamp left out", len(timed) - len(dur))
-    absent, negative = np.count_nonzero(dur == ABSENT), np.count_nonzero(dur < 0)
+    absent, negative = int(np.count_nonzero(dur == ABSENT)), int(np.count_nonzero(dur < 0))
     tables.count("without a duration taken as 0 long", absent)
     tables.count("with a negative duration taken as 0 long", negative - absent)
     return columns
