@@ -192,7 +192,7 @@ def _drawn(lanes: str = _LANES, **ops: Any) -> Drawing:
 
 
 _ADJACENCY, _FEATURES = [3000, 3000], [3000, 500]
-_GRAPH = {"P": op("matmul", _ADJACENCY, _FEATURES, number=1)}
+_GRAPH: dict[str, Any] = {"P": op("matmul", _ADJACENCY, _FEATURES, number=1)}
 
 EXAMPLES = [
     Example(
