@@ -84,7 +84,8 @@ def check(
     min_fewer: float = 2.0,  # times as few operations: products of other shapes may take twice as long for each
 ) -> Iterator[Finding]:
     events, ops, steps = price.ops.events, price.ops.outermost, price.ops.steps.count
-    found = [one for row in ops.tolist() if (one := _order(events, readers, row)) and one.fewer >= min_fewer]
+    orders = (_order(events, readers, row) for row in ops.tolist())
+    found = [order for order in orders if order is not None and order.fewer >= min_fewer]
     if not found:
         return
     one = Equivalent(
