@@ -208,6 +208,26 @@ def test_an_optimizer_that_asks_twice_for_a_loss_needs_it(tmp_path: Path) -> Non
     assert [run.ops[at] for at, _ in run.seen.again if run.ops[at] != "ones_like"] == []
 
 
+def test_what_one_call_of_a_closure_repeats_is_told(tmp_path: Path) -> None:
+    """Lightning runs the whole training step as the optimizer's closure."""
+    weight = torch.nn.Parameter(torch.randn(6))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    def step() -> None:
+        x = DATA[torch.randperm(40)[:8]]
+
+        def closure() -> Any:
+            optimizer.zero_grad()
+            loss = (x * weight).mean() + (x * weight).square().mean()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+
+    run = observed(tmp_path, step)
+    assert [run.ops[at] for at, _ in run.seen.again if run.ops[at] != "ones_like"] == ["mul"]
+
+
 def test_activations_that_a_checkpoint_computes_again_are_its_purpose(watch: Any) -> None:
     def step() -> None:
         x = DATA[torch.randperm(40)[:8]].requires_grad_()

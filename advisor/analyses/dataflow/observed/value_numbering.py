@@ -123,14 +123,15 @@ class Values:
 class Seen:
     """One op of the loop's thread in one step. value: what it made, None where that is like nothing else.
 
-    casts: the values of what autocast converted for it; closure: an optimizer asked for it.
+    casts: the values of what autocast converted for it; closure: an optimizer asked for it, for the n-th time in its
+    step; 0: none did.
     """
 
     name: str
     value: int | None
     constant: bool
     casts: tuple[int | None, ...] = ()
-    closure: bool = False
+    closure: int = 0
 
 
 def number(
@@ -149,16 +150,31 @@ def number(
     found: list[list[Seen]] = []
     for ops, mine, kept in zip(steps, forms, in_all(steps, forms), strict=True):
         seen: list[Seen] = []
-        for op, form, same in zip(ops, mine, kept, strict=True):
+        asked = _asked(ops)
+        for op, form, same, times in zip(ops, mine, kept, asked, strict=True):
             casts = tuple(_take(cast, values, values.form(cast), same=False).value for cast in op.casts)
             one = _take(op, values, form, same)
-            one = replace(one, casts=casts) if casts else one
+            one = replace(one, casts=casts, closure=times) if casts or times else one
             place = (len(found), len(seen)) if op.place != "elsewhere" else None
             made.take(op, place, one.constant)
             if place is not None:
                 seen.append(one)
         found.append(seen)
     return [[made.left_alone(one, (step, at)) for at, one in enumerate(seen)] for step, seen in enumerate(found)]
+
+
+def _asked(ops: Sequence[Op]) -> list[int]:
+    """For each op of a step which call of a closure it is of, from 1; 0 for none.
+
+    A backward pass ends a call, as far as anybody can tell.
+    """
+    found, times, within = [], 0, False
+    for op in ops:
+        if op.place in ("closure", "backward", "optimizer"):
+            times += op.place == "closure" and not within
+            within = op.place == "closure"
+        found.append(times if op.place == "closure" else 0)
+    return found
 
 
 @dataclass(slots=True)
@@ -285,7 +301,7 @@ def _take(op: Op, values: Values, form: int, same: bool) -> Seen:
     for ref in (*op.outputs, *changed):
         values.of_tensor[ref.tensor] = ref.storage
     works = bool(targets) and op.place in _WORKS and not from_python and not undefined
-    return Seen(op.name, None if changed or not works else value, constant and works, closure=op.place == "closure")
+    return Seen(op.name, None if changed or not works else value, constant and works)
 
 
 def is_random(name: str, scalars: Iterable[object]) -> bool:

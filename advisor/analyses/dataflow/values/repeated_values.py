@@ -59,15 +59,16 @@ def with_closures(found: Found, steps: Sequence[Sequence[Seen]]) -> Found:
     both = [
         (at, first)
         for at, first in judge(steps).again
-        if at not in known and steps[-1][at].closure != before[first + len(steps[-2])].closure
+        if at not in known and bool(steps[-1][at].closure) != bool(before[first + len(steps[-2])].closure)
     ]
     return replace(found, again=sorted(found.again + both))
 
 
 def _pairs(step: Sequence[Seen]) -> dict[int, int]:
-    """op -> the first op of this step that made the same value; an optimizer may ask twice for what it needs."""
+    """op -> the first op of this step that made the same value; an optimizer may ask for its closure's twice."""
     found = _repeats((at, one.value) for at, one in enumerate(step))
-    return {at: first for at, first in found.items() if not (step[at].closure and step[first].closure)}
+    calls = {at: {step[at].closure, step[first].closure} for at, first in found.items()}
+    return {at: first for at, first in found.items() if 0 in calls[at] or len(calls[at]) == 1}
 
 
 def _repeats(values: Iterable[tuple[_Place, int | None]]) -> dict[_Place, _Place]:
