@@ -23,6 +23,8 @@ from advisor.api import (
     edits,
 )
 
+from ..shared._roofline import saved_us, scaled
+
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -58,17 +60,29 @@ class Cost(Struct, frozen=True):
         return self.between_us + self.softmax_us, self.between_backward_us + self.softmax_backward_us
 
 
+class Around(Struct, frozen=True, eq=False):
+    """What goes of a device's work besides: kernels of the products, with the share that stays, and whole ops."""
+
+    products: Sequence[tuple[Ints, float]] = ()
+    others: Ints = np.empty(0, np.int64)
+
+
 _HOW = (
     "low: the ops between the multiplications disappear, but most of the softmax remains, and the backward pass "
     "recomputes the scores; high: everything between the multiplications disappears"
 )
+_ARITHMETIC = ", and these take what their arithmetic takes, as no scores are written or read"
 
 
-def fused(cost: Cost, price: Price, claims: Sequence[str], found: Sequence[Ints] = ()) -> Saving:
-    """What fusing gives back of these parts of the step. found: the attentions, without which a device is replayed."""
+def fused(
+    cost: Cost, price: Price, claims: Sequence[str], found: Sequence[Ints] = (), around: Around | None = None
+) -> Saving:
+    """What fusing gives back of these parts of the step. found: the attentions, of which a device's step is replayed
+    without what lies between their products, and `around` them.
+    """
     inside = min(price.measured_us(claims) / max(cost.forward_us + cost.backward_us, 1e-9), 1.0)
     if price.on_device:
-        return _fused_on_device(cost, price, claims, found, inside)
+        return _fused_on_device(cost, price, (claims, inside), found, around or Around())
     deprofiled = price.deprofiled
     ends = [
         deprofiled.share(
@@ -80,16 +94,25 @@ def fused(cost: Cost, price: Price, claims: Sequence[str], found: Sequence[Ints]
     return price.shares(ends[0][0], ends[1][1], _HOW, slowed=slowed)
 
 
-def _fused_on_device(cost: Cost, price: Price, claims: Sequence[str], found: Sequence[Ints], inside: float) -> Saving:
-    """The step replayed without what lies between the products, and no more at least than the kernels tell."""
-    events, nesting = price.ops.events, price.ops.nesting
+def _fused_on_device(
+    cost: Cost, price: Price, held: tuple[Sequence[str], float], found: Sequence[Ints], around: Around
+) -> Saving:
+    """The step replayed without what lies between the products, and no more at least than the kernels tell.
+
+    held: what is claimed, and the share of the attentions' time that these parts hold.
+    """
+    events, nesting, (claims, inside) = price.ops.events, price.ops.nesting, held
     ahead = np.concatenate([rows[1:-1] for rows in found])
     behind = backward_of(events, ahead)
     softmax = np.concatenate((_is_softmax(events, nesting, ahead), events.named("SoftmaxBackward")[behind]))
     every = np.concatenate((ahead, behind))
-    least = [edits.remove(every[~softmax]), edits.scale(every[softmax], 1 - _SOFTMAX_GOES)]
-    least_us, most_us = (inside * sum(ends) for ends in (cost.least, cost.most))
-    saving = price.saving(least, [edits.remove(every)], claims, _HOW, model_us=(least_us, most_us))
+    others, products = [edits.remove(around.others)] if len(around.others) else [], scaled(around.products)
+    least = [edits.remove(every[~softmax]), edits.scale(every[softmax], 1 - _SOFTMAX_GOES), *others]
+    others_us = price.ops.device_us(around.others)
+    least_us, most_us = (inside * sum(ends) + others_us for ends in (cost.least, cost.most))
+    model_us = least_us, most_us + saved_us(price, around.products)
+    how = _HOW + _ARITHMETIC * bool(products)
+    saving = price.saving(least, [edits.remove(every), *others, *products], claims, how, model_us=model_us)
     return replace(saving, low_us=min(saving.low_us, price.scale.scaled(least_us)))
 
 

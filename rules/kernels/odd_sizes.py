@@ -16,12 +16,13 @@ instead of 3,137. Added classes are never the target, added tokens are masked.
 
 ## When to leave it
 Sizes that a published model prescribes, and attention that a fused kernel can compute as a whole: that removes these
-multiplications.
+multiplications. Where it runs op by op, `unfused-attention` says so, and this rule gives no number for its sizes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -35,12 +36,15 @@ from advisor.api import (
     KernelWork,
     Lines,
     Price,
+    Saving,
     WorkGroup,
+    backward_of,
     draw,
 )
 
 from ..shared._roofline import LEAST_US, WELL_MADE, odd_size, saved_us, scaled, shape_words, spent_us
 from ..shared._words import each_step, percent
+from ._attentions import attentions
 
 CONFIRMED = "real trace: a video transformer with 3,137 tokens on an H100, on kernels whose names say align1"
 
@@ -52,15 +56,24 @@ def check(
     *,
     min_share: float = 0.03,  # sizes change in the model's definition: not worth it below 3 % of the step
 ) -> Iterator[Finding]:
-    odd = [
+    every = [
         group
         for group in work.groups
         if odd_size(group) and group.us / group.calls >= LEAST_US and group.reached < WELL_MADE
     ]
+    alone = _outside_attention(price, every)
+    if saving := _saving(price, work, alone, min_share):
+        yield _finding(price, lines, alone, saving)
+    elif _saving(price, work, every, min_share):
+        yield _fused_first(_finding(price, lines, every, None))
+
+
+def _saving(price: Price, work: KernelWork, odd: Sequence[WorkGroup], min_share: float) -> Saving | None:
+    """What these groups may save; None below the threshold."""
     high = [(group, _factor(group, WELL_MADE)) for group in odd]
-    taken_us, most_us = spent_us(price, odd), _saved_us(price, high)
-    if most_us < min_share * price.ops.steps.step_us:
-        return
+    most_us = _saved_us(price, high)
+    if not odd or most_us < min_share * price.ops.steps.step_us:
+        return None
     usual = _usual(work.groups)
     how = f"high: these kernels come as near the device's peak as efficient ones do ({percent(WELL_MADE)}); low: " + (
         "half as near as this step's multiplications of aligned sizes" if usual else "nothing, for lack of others"
@@ -68,12 +81,15 @@ def check(
     low = [(group, _factor(group, usual / 2)) for group in odd if usual]
     least, most = (scaled((group.kernels, factor) for group, factor in pairs) for pairs in (low, high))
     saving = price.saving(least, most, ("compute",), how, model_us=(_saved_us(price, low), most_us))
-    if saving.high_us < min_share * price.scale.step_us:
-        return
+    return saving if saving.high_us >= min_share * price.scale.step_us else None
+
+
+def _finding(price: Price, lines: Lines | None, odd: Sequence[WorkGroup], saving: Saving | None) -> Finding:
+    taken_us = spent_us(price, odd)
     worst = max(odd, key=lambda group: _excess_us(group, WELL_MADE))
     sizes = sorted({odd_size(group) for group in odd}, reverse=True)
     where = lines.where_op(int(worst.rows[0])) if lines else None
-    yield Finding(
+    return Finding(
         message=(
             f"Rows of {_listed(sizes)} numbers are not aligned for tensor cores or wide loads: {shape_words(worst)} "
             f"reaches {percent(worst.reached)} of what the device can do, and such kernels take "
@@ -90,6 +106,35 @@ def check(
         fix=_fix(sizes[0]),
         claims=("compute",),
     )
+
+
+def _fused_first(finding: Finding) -> Finding:
+    """The same where all of it is attention op by op: once that is fused, there is nothing to pad."""
+    return replace(
+        finding,
+        message=finding.message + " They are steps of attention that runs op by op; a fused kernel has none of them.",
+        fix=Fix(
+            "Fuse the attention instead of padding, as `unfused-attention` tells",
+            "numerics",
+            "y = (q @ k.transpose(-2, -1)).softmax(-1) @ v",
+            "y = F.scaled_dot_product_attention(q, k, v)",
+        ),
+        facts={**finding.facts, "saving": "no number: `unfused-attention` saves the same time"},
+        claims=(),
+        at_most="low",
+    )
+
+
+def _outside_attention(price: Price, groups: Sequence[WorkGroup]) -> list[WorkGroup]:
+    """The groups of which most kernels are no part of attention op by op, nor of its backward pass."""
+    ops = price.ops
+    found = attentions(ops.trace, ops.nesting, ops.links) if groups else []
+    if not found:
+        return list(groups)
+    rows = np.concatenate(found)
+    inside = np.zeros(len(ops.events), bool)
+    inside[ops.launched(np.concatenate((rows, backward_of(ops.events, rows))))] = True
+    return [group for group in groups if 2 * int(inside[group.kernels].sum()) <= len(group.kernels)]
 
 
 def _excess_us(group: WorkGroup, near: float) -> float:
@@ -157,7 +202,45 @@ def _drawn(odd: Ev, kernel: Ev = _ODD) -> Drawing:
     return draw(_STEPS, us=100, device="A100", A=odd, B=_product(4096, 1024, 7808), S=SYNC, K=kernel, L=_FIT)
 
 
+_BATCHED = {"dtypes": [_HALF] * 2, "args": {"Input Strides": [[77696, 64, 1], [77696, 1, 64]]}}
+_BY_VALUES = {"dtypes": [_HALF] * 2, "args": {"Input Strides": [[1473796, 1214, 1], [77696, 64, 1]]}}
+_ATTENTION = """
+    step   [1                                    ][2                                    ]
+    cpu    [A][M][V][S                          ]    [A][M][V][S                          ]
+    gpu 7   [K         ][E         ][K         ]      [K         ][E         ][K         ]
+    """
+
+
+def _attended(between: str) -> Drawing:
+    """Scores of 1,214 tokens, an op, and their product with the values."""
+    return draw(
+        _ATTENTION,
+        us=200,
+        device="A100",
+        A=Ev("aten::bmm", dims=[[144, 1214, 64], [144, 64, 1214]], **_BATCHED),
+        M=Ev(between, dims=[[144, 1214, 1214]], dtypes=[_HALF]),
+        V=Ev("aten::bmm", dims=[[144, 1214, 1214], [144, 1214, 64]], **_BY_VALUES),
+        S=SYNC,
+        K=_UNSAID,
+        E=Ev("void softmax_warp_forward", "kernel"),
+    )
+
+
 EXAMPLES = [
+    Example(
+        "products of attention that runs op by op: a fused kernel has none of them, whatever their size",
+        _attended("aten::_softmax"),
+        saves_us="unknown",
+        says=("Rows of 1,214 numbers", "a fused kernel has none of them"),
+        fixes=("Fuse the attention instead of padding",),
+    ),
+    Example(
+        "the same products with no softmax between them",
+        _attended("aten::relu"),
+        saves_us=(0, 3600),
+        fixes=("Pad 1,214 to a multiple of 64",),
+        near_miss=True,
+    ),
     Example(
         "a vocabulary of 50,257",
         # 320 µs at the peak of an A100, drawn as 1.6 ms; the product beside it reaches 0.7.

@@ -2,13 +2,14 @@
 
 ## What it looks at
 A batched matrix multiplication, a softmax within the next few ops, and a second batched matrix multiplication after it,
-outside of `scaled_dot_product_attention`: attention written by hand, or the unfused implementation that PyTorch falls
-back to.
+outside of `scaled_dot_product_attention`: attention written by hand, the unfused implementation that PyTorch falls
+back to, or `nn.MultiheadAttention` with `need_weights=True`, its default, which also takes the mean of the weights over
+all heads. A mean that the backward pass goes through is used: then nothing is reported.
 
 ## Why it costs time
 The matrix of scores has a number for each pair of tokens. Written, scaled, masked, normalized and read back, it
 goes through memory six times or more in each direction. Fused kernels keep a tile of it in fast memory and never
-write it.
+write it, so that their products take what their arithmetic takes.
 
 ## How to fix it
 `torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)` instead of matmul, mask,
@@ -37,6 +38,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    KernelWork,
     Lines,
     Nesting,
     Price,
@@ -48,7 +50,8 @@ from advisor.api import (
 
 from ..shared._places import set_at
 from ..shared._words import each_step, often
-from ._attention_cost import cost_of, fused
+from ._around_products import NO_WEIGHTS, OF_THE_MODULE, head_means, means_are_used, of_the_module, products_kept
+from ._attention_cost import Around, cost_of, fused
 from ._attention_words import in_transformers
 from ._attentions import attentions
 
@@ -61,17 +64,19 @@ CONFIRMED = "real trace: TimeSformer with attention op by op on an H100; measure
 def check(
     recorded: StepOps,
     price: Price,
+    work: KernelWork | None,
     lines: Lines | None,
     settings: Settings | None,
     *,
     min_share: float = 0.03,  # one call instead of four, and rounding changes: below 3 % of the step noise hides it
 ) -> Iterator[Finding]:
     found = attentions(recorded.trace, recorded.nesting, recorded.links)
-    if not found:
+    means = head_means(recorded, found)
+    if not found or means_are_used(recorded, means):
         return
     cost = cost_of(recorded, found, price.on_device)
     claims = price.claims("forward", "backward", "other_ops")
-    saving = fused(cost, price, claims, found)
+    saving = fused(cost, price, claims, found, Around(products_kept(price, work, found), means))
     if saving.high_us < min_share * price.scale.step_us:
         return
     capped = _has(recorded.trace, recorded.nesting, found, ("aten::tanh",))
@@ -85,13 +90,15 @@ def check(
     number = len(found) / price.ops.steps.count
     where = lines.where_op(int(found[0][len(found[0]) // 2])) if lines else None
     fix = _by_hand(scale_and_dropout, dropping=dropping)
+    if not dropping and of_the_module(recorded, found, means):
+        fix = NO_WEIGHTS
     own = _CAPPED if capped else in_transformers(settings, fix, no_dropout=dropping)
     made = (*set_at(settings, "attn_implementation"), *set_at(settings, "model")) if own is not fix else ()
     yield Finding(
         message=(
             f"Attention runs op by op {often(number)}: matrix multiplications, mask and softmax take "
             f"{each_step(price, cost.forward_us)}"
-            f"{' in the forward pass alone' if cost.backward_us else ''}."
+            f"{' in the forward pass alone' if cost.backward_us else ''}.{_mean(price, means)}"
         ),
         saving=saving,
         where=(*made, *((where,) if where else ())),
@@ -104,6 +111,13 @@ def check(
         fix=own,
         claims=claims,
         at_most="medium" if dropping else "high",  # dropout of attention weights may be wanted
+    )
+
+
+def _mean(price: Price, means: Ints) -> str:
+    """What the mean of the weights takes, which `nn.MultiheadAttention` returns."""
+    return f" The mean of the weights over all heads takes {each_step(price, price.spent_us(means))}." * bool(
+        len(means)
     )
 
 
@@ -146,6 +160,7 @@ _BY_HAND = """
     """
 
 EXAMPLES = [
+    *OF_THE_MODULE,
     Example(
         "product, mask, softmax, product",
         draw(_BY_HAND, us=1000, Q=_SCORES, M="aten::masked_fill", S="aten::_softmax", V=_SCORES, B=BACKWARD),

@@ -1,0 +1,42 @@
+"""What the twenty-first set of drawn jobs showed of optimizers of others, checks of gradients, and attention."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from benchmarks.gpu.drawn_jobs import twenty_first_set
+from drawn_loops import found, report
+
+from advisor.model import Report
+
+
+@cache
+def drawn(name: str, *, fixed: bool = False) -> tuple[Report, float]:
+    """What is said of a job, and what its step takes, µs."""
+    job = next(one for one in twenty_first_set.JOBS if one.name == name)
+    rt = twenty_first_set.run(job, fixed=fixed)
+    return report(rt.trace()), rt.step_us()
+
+
+def gain_us(name: str) -> float:
+    """What the job takes more than without its fault."""
+    return drawn(name)[1] - drawn(name, fixed=True)[1]
+
+
+def test_attention_whose_weights_nobody_needs_is_told_with_its_argument() -> None:
+    """Its products write and read scores, and a mean goes over them: with both, the high end holds what it gains."""
+    (finding,) = found(drawn("weighed")[0], "unfused-attention")
+    assert finding.fix is not None
+    assert "need_weights=False" in finding.fix.title
+    assert "The mean of the weights over all heads takes" in finding.message
+    assert finding.saving is not None
+    assert finding.saving.low_us < gain_us("weighed") <= finding.saving.high_us < 1.1 * gain_us("weighed")
+    assert not found(drawn("weighed", fixed=True)[0], "unfused-attention")
+
+
+def test_products_that_fused_attention_does_not_have_are_not_to_be_padded() -> None:
+    (finding,) = found(drawn("weighed")[0], "odd-sizes")
+    assert finding.saving is None
+    assert finding.severity == "low"
+    assert finding.fix is not None
+    assert "Pad" not in finding.fix.title
