@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,13 +16,16 @@ from advisor.api import (
     Ev,
     Example,
     Fix,
+    OptimizerWork,
     Price,
     SyncSite,
     draw,
+    lookup,
     starts_in,
     union,
 )
 
+from ..shared._torch_optimizers import has_fused
 from ._waits import READS
 
 Ints = npt.NDArray[np.int64]
@@ -33,12 +38,25 @@ _COUNTING = tuple(f"Optimizer.step#{name}" for name in ("Adam", "NAdam", "RAdam"
 _READING = "Optimizer.step#LBFGS"
 _LOOKS = ("aten::any", "aten::_is_any_true")
 
-# With `fused=True` GradScaler hands the flag over on the device (`_step_supports_amp_scaling`), and reads nothing.
+# With `fused=True` GradScaler hands the flag over on the device and reads nothing: torch/amp/grad_scaler.py, step, for
+# optimizers with `_step_supports_amp_scaling`, which torch.optim's four set where they are fused.
 SCALER = Fix(
     "Set `fused=True` in the optimizer, to which GradScaler hands its flag on the device",
     "numerics",
     "optimizer = torch.optim.AdamW(model.parameters())\nscaler.step(optimizer)",
     "optimizer = torch.optim.AdamW(model.parameters(), fused=True)\nscaler.step(optimizer)  # reads nothing",
+)
+# No row names the optimizer: it may be one of others.
+_PERHAPS = replace(SCALER, title=f"{SCALER.title} (Adam, AdamW, SGD and Adagrad of torch.optim)")
+# Scaling keeps small gradients from becoming 0 in fp16; bf16 has the range of fp32 (PyTorch's documentation of
+# torch.amp, Gradient Scaling).
+UNSCALED = Fix(
+    "Use autocast in bf16, which needs no GradScaler: only fused optimizers of torch.optim take its flag on the device",
+    "numerics",
+    'with torch.autocast("cuda", dtype=torch.float16):\n    loss = compute(model, batch)\n'
+    "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
+    'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = compute(model, batch)\n'
+    "loss.backward()\noptimizer.step()",
 )
 ANOMALY = Fix(
     "Turn off anomaly detection, or the hook that reads whether each gradient is finite",
@@ -59,9 +77,25 @@ COUNTERS = Fix(
 )
 
 
-def is_lbfgs(site: SyncSite, price: Price) -> bool:
-    """Whether most of the reads are those of L-BFGS, or of the loss that it asks for."""
-    return site.op in READS and _most_within(np.array(site.rows, int), price, _READING)
+def to_be_left(site: SyncSite, price: Price, work: OptimizerWork | None) -> bool:
+    """Whether most of the reads are those of L-BFGS, or of the loss that it asks for, or such of GradScaler that
+    nothing spares: of an optimizer without `fused`, on a device whose matrix units have no bf16.
+    """
+    if site.op not in READS:
+        return False
+    if _most_within(np.array(site.rows, int), price, _READING):
+        return True
+    return _by_op_before(site, price) is SCALER and _scaler(price, work) is None
+
+
+def _scaler(price: Price, work: OptimizerWork | None) -> Fix | None:
+    """The change for what GradScaler reads; None where there is none."""
+    if work is None:
+        return _PERHAPS
+    if has_fused(price, work):
+        return replace(SCALER, title=SCALER.title.replace("the optimizer", f"`{work.name}`"))
+    hardware = lookup(price.ops.device.name, price.ops.device.capability)
+    return UNSCALED if hardware is not None and hardware.bf16 else None
 
 
 def _most_within(rows: Ints, price: Price, *names: str) -> bool:
@@ -70,8 +104,14 @@ def _most_within(rows: Ints, price: Price, *names: str) -> bool:
     return 2 * int((price.ops.nesting.ancestor_of(rows, updates) >= 0).sum()) > len(rows)
 
 
-def read_by_torch(site: SyncSite, price: Price) -> Fix | None:
-    """The change for values that PyTorch reads, by the op before most of the reads; None for those of a script."""
+def read_by_torch(site: SyncSite, price: Price, work: OptimizerWork | None) -> Fix | None:
+    """The change for values that PyTorch reads; None for those of a script."""
+    found = _by_op_before(site, price)
+    return _scaler(price, work) if found is SCALER else found
+
+
+def _by_op_before(site: SyncSite, price: Price) -> Fix | None:
+    """What reads most of them, by the op before, as the change for it."""
     if site.op not in READS:
         return None
     events = price.ops.events
@@ -129,6 +169,34 @@ def _updated(optimizer: str) -> Drawing:
     )
 
 
+# Layers and GradScaler's check (F, P), what it reads (I), the update (O, A).
+_SCALED = """
+    step   [1                              ]  [2                              ]
+    cpu    [F ][P ][I     ]    [O      ]      [F ][P ][I     ]    [O      ]
+    cpu                        [A      ]                          [A      ]
+    gpu 7   [K         ]        [L     ]       [K         ]        [L     ]
+    gpu 7               [C]                                [C]
+    """
+
+
+def _scaled(optimizer: str, device: str, fixes: tuple[str, ...]) -> Example:
+    drawn = draw(
+        _SCALED,
+        us=1000,
+        device=device,
+        F=Ev("aten::linear"),
+        P=Ev(f"aten::{_CHECK}", launches=""),
+        I=ITEM,
+        O=Ev(f"Optimizer.step#{optimizer}.step", "user_annotation", launches=""),
+        A=Ev("aten::add_", times=10),
+        K=GEMM,
+        L=replace(GEMM, times=10),
+        C=D2H_PAGEABLE,
+    )
+    name = f"GradScaler reads for {optimizer} on a device {'with' if device == 'A100' else 'without'} units for bf16"
+    return Example(name, drawn, saves_us=(0, 12_000) if fixes else None, fixes=fixes, near_miss=not fixes)
+
+
 READ_BY_TORCH = [
     Example(
         "Adam reads a step counter that lies on the device",
@@ -148,6 +216,9 @@ READ_BY_TORCH = [
         saves_us=(0, 12_000),
         fixes=("loss.detach()",),
     ),
+    _scaled("AdamW", "A100", ("Set `fused=True` in `AdamW`",)),
+    _scaled("Lion", "A100", ("Use autocast in bf16, which needs no GradScaler",)),
+    _scaled("Lion", "V100", ()),
     _example(
         "GradScaler reads whether gradients are finite: a fused optimizer takes the flag on the device",
         _STEPS,

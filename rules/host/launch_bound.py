@@ -208,7 +208,10 @@ def _fix(compiled: bool | None, graphs: bool, backward: float | None = None) -> 
             "torch._dynamo.config.compiled_autograd = True\nmodel = torch.compile(model)",
         )
     if graphs:
-        return Fix("Launch less outside the CUDA graphs: use a fused optimizer and fewer small ops", "numerics")
+        return Fix(
+            "Launch less outside the CUDA graphs: fewer small ops, and the optimizer's `fused=True` where it has that",
+            "numerics",
+        )
     if compiled:
         return Fix(
             'Set `mode="reduce-overhead"` to replay the compiled regions as CUDA graphs',

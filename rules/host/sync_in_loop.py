@@ -18,8 +18,9 @@ sum over all elements, divided by the number of those selected, is the same mean
 for the size of its own result (suppression of boxes, sparse convolutions, decoding) cannot be read later: call it for
 the whole batch, or use its result in several layers. A value that is only checked needs no reader: distributions check
 their arguments unless `validate_args=False`, `torch._assert_async` checks on the device. `GradScaler` reads whether
-gradients are finite, unless the optimizer is fused; anomaly detection reads it of each gradient: turn it off once the
-invalid one is found.
+gradients are finite, unless the optimizer is one of `torch.optim` with `fused=True` (Adam, AdamW, SGD, Adagrad); with
+another optimizer, autocast in bf16 needs no `GradScaler` where the device computes in it. Anomaly detection reads it of
+each gradient: turn it off once the invalid one is found.
 
 Sizes that `all_to_all_single` needs on the host (tokens of experts, rows of sharded tables) cannot be read later:
 exchange a fixed capacity, or copy them to pinned memory while work runs that does not need them, as torchrec's
@@ -47,6 +48,7 @@ from advisor.api import (
     Ev,
     Example,
     Finding,
+    OptimizerWork,
     Price,
     Source,
     SyncSite,
@@ -58,7 +60,7 @@ from advisor.api import (
 from ..shared._words import count, each_step
 from ._checked_values import CHECKED, UNCHECKED, checked
 from ._exchange_sizes import FIX, NEEDED, SIZES, sizes_of_exchange
-from ._reads_of_torch import READ_BY_TORCH, is_lbfgs, read_by_torch
+from ._reads_of_torch import READ_BY_TORCH, UNSCALED, read_by_torch, to_be_left
 from ._sync_fixes import SITES, fix_of, of_the_op, to_device
 from ._waits import WORTH, Wait, Waits
 
@@ -67,15 +69,16 @@ def check(
     waits: Waits,
     price: Price,
     training: Training,
+    work: OptimizerWork | None,
     *,
     min_share: float = WORTH,  # one line to move; below 1 % of the step the gain cannot be seen, and none is looked for
 ) -> Iterator[Finding]:
     for wait in waits.told:
-        if wait.saving.high_us >= min_share * price.scale.step_us and not is_lbfgs(wait.site, price):
-            yield _finding(wait, price, trains=training.seen)
+        if wait.saving.high_us >= min_share * price.scale.step_us and not to_be_left(wait.site, price, work):
+            yield _finding(wait, price, work, trains=training.seen)
 
 
-def _finding(wait: Wait, price: Price, *, trains: bool = True) -> Finding:
+def _finding(wait: Wait, price: Price, work: OptimizerWork | None, *, trains: bool = True) -> Finding:
     scale = price.scale
     site, saving, later = wait.site, wait.saving, wait.later
     # Else the device idles in gaps further on.
@@ -93,7 +96,7 @@ def _finding(wait: Wait, price: Price, *, trains: bool = True) -> Finding:
         if later
         else f"; the GPU is then idle for {each_step(price, site.idle_after_us)}."
     )
-    fix = to_device(site, price) or read_by_torch(site, price)
+    fix = to_device(site, price) or read_by_torch(site, price, work)
     fix = fix or (FIX if needed else checked(site, price) or fix_of(site, price, trains=trains))
     return Finding(
         message=waits + then + (NEEDED if needed else _ARGUMENTS if fix is UNCHECKED else ""),
@@ -110,7 +113,8 @@ def _finding(wait: Wait, price: Price, *, trains: bool = True) -> Finding:
         },
         fix=fix,
         claims=wait.claims,
-        at_most="medium" if needed else "high",
+        # The format of a whole training is no small change.
+        at_most="low" if fix is UNSCALED else "medium" if needed else "high",
     )
 
 

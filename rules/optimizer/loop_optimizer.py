@@ -57,11 +57,12 @@ from advisor.api import (
 from ..shared._host_updates import host_updates
 from ..shared._listed import as_lists
 from ..shared._places import made_at
+from ..shared._torch_optimizers import own_update
 from ..shared._words import count, percent
 from ._beside_torch_optim import OF_OTHERS, Updates, updates_of_others
 from ._fused_steps import kept_share
 from ._on_the_host import ON_THE_HOST, updates_on_the_host
-from ._own_updates import LISTS, fused_fix, own_update
+from ._own_updates import LISTS, fused_fix
 from .foreach_optimizer import FUSED, kept_passes
 
 CONFIRMED = "measured pairs on a CPU: foreach=False against fused=True, by number and size of the parameters"

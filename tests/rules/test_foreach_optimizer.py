@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from advisor.rules.optimizer import loop_optimizer
-from advisor.rules.optimizer._own_updates import FOREACH_CLASSES, FUSED_CLASSES, fused_fix
+from advisor.rules.optimizer._own_updates import fused_fix
 from advisor.rules.optimizer.foreach_optimizer import kept_passes
+from advisor.rules.shared._torch_optimizers import FOREACH_CLASSES, FUSED_CLASSES
 
 
 # Counted by hand: lists read and written by each op of the update, beside those of one fused update.
