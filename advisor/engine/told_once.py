@@ -20,8 +20,9 @@ def idle_once(
     """The outcomes with savings of idle time that add up: each has what it saves beside those before it.
 
     Either of two changes may save the same idle time: a wait that goes lets the host do its work ahead, or that
-    work goes. It counts with the change that is certain, or saves most; fusions come last, that of most launches after
-    all others, and rules that nothing has confirmed behind those. What has nothing left keeps its diagnosis without a
+    work goes, with its kernels. It counts with the change that is certain, or saves most; fusions come last, that of
+    most launches after all others, then what may be justified, and rules that nothing has confirmed behind those.
+    What has nothing left keeps its diagnosis without a
     number; idle time that another finding has told makes no second one severe. Where nothing is replayed, as of one
     step, all of them together save no more of a part than it holds.
 
@@ -40,7 +41,15 @@ def idle_once(
 def _of_idle(outcomes: Sequence[Outcome], step_us: float, kind: type[Saving]) -> list[tuple[_Place, str, Finding]]:
     """Findings with such a saving of idle time, in the order in which they count."""
     found = [
-        ((not outcome.confirmed, _fused(finding), finding_order(outcome.rule, finding, step_us)), (at, n))
+        (
+            (
+                not outcome.confirmed,
+                finding.at_most == "low",
+                _fused(finding),
+                finding_order(outcome.rule, finding, step_us),
+            ),
+            (at, n),
+        )
         for at, outcome in enumerate(outcomes)
         for n, finding in enumerate(outcome.findings)
         if isinstance(finding.saving, kind) and finding.recoverable and _idle(finding)
@@ -89,8 +98,8 @@ def _within(
 
 
 def _idle(finding: Finding) -> bool:
-    """Whether it saves idle time alone, or does not say what: where kernels shrink, what is idle changes with them."""
-    return all(claim.startswith("idle_") for claim in finding.claims)
+    """Whether it saves idle time, alone or with work of the device, or does not say what."""
+    return not finding.claims or any(claim.startswith("idle_") for claim in finding.claims)
 
 
 def _compete(one: Finding, other: Finding) -> bool:

@@ -115,10 +115,10 @@ def check(
     if breakdown.on_device:
         rows = np.array(work.rows, int)
         passes = (kept_passes(_names(price, rows), work.name) or 1.0) if work.name in FUSED else 1.0
-        listed = as_lists(price, kernels, rows, round(work.calls * steps.count), passes)
+        listed = as_lists(price, kernels, rows, round(work.calls * steps.count), passes, within="Optimizer.step#")
         how = "low: the device is the bottleneck anyway; high: one launch for the whole update, at the memory's rate"
         saving, claims = listed.saving(price, how), listed.claims
-        ahead = "compute" in claims and listed.waited_us < _WAITED * work.us
+        ahead = not listed.mostly_waits and listed.waited_us < _WAITED * work.us
     else:
         low, high = _saved(work, known, facts, settings, len(work.rows) / steps.count)
         low_us, high_us = low * work.us, high * work.us

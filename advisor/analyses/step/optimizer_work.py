@@ -74,7 +74,7 @@ class OptimizerWork(Struct, frozen=True, eq=False):
             ops=float(ops.sum()) / steps.count,
             kernels=float(kernels.sum()) / steps.count if has_device else None,
             device_us=steps.per_step_us(int(events.dur_ns[work].sum())) if has_device else None,
-            tensors=_tensors(events, ops, max(len(stepped), 1), record),
+            tensors=_tensors(events, ops, max(len(stepped), 1), record, _name(events, rows)),
             loop=_loops(events, ops),
             where=lines.where_op(int(widest)),
             rows=tuple(np.flatnonzero(ops & nesting.outermost).tolist()),
@@ -108,13 +108,27 @@ def _in_place(events: Events) -> Mask:
     return events.exactly("aten::add_", "aten::mul_", "aten::addcmul_", "aten::addcdiv_", "aten::lerp_", "aten::sub_")
 
 
-def _tensors(events: Events, ops: Mask, stepped: int, record: RankRecord | None) -> int | None:
-    """From the capture; else, in a loop, the number of the most frequent final update (add_ or addcdiv_) per step."""
+# Classes of torch.optim that end the update of a tensor with one `addcdiv_`, or one `add_` (SGD, and those without).
+_ONE_LAST_OP = (
+    *("ASGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"),
+    "",
+)
+
+
+def _tensors(events: Events, ops: Mask, stepped: int, record: RankRecord | None, name: str) -> int | None:
+    """From the capture; else, in a loop, the number of the most frequent final update (add_ or addcdiv_) per step.
+
+    What another class of optimizer ends with nobody knows: ops that an update has once run once for each tensor.
+    """
     recorded = [one.tensors for one in record.optimizers if one.tensors is not None] if record else []
     if recorded:
         return sum(recorded)
     if _loops(events, ops) is not True:
         return None
+    if name not in _ONE_LAST_OP:
+        of_each = np.bincount(events.name[ops])
+        counts, names = np.unique(of_each[of_each >= _PLAIN_OPS * stepped], return_counts=True)
+        return round(int(counts[np.argmax(names)]) / stepped) if len(names) and names.max() > 1 else None
     adaptive = int((ops & events.exactly("aten::addcdiv_")).sum())
     # SGD with momentum has two add_ per tensor, without it one: the update of the parameter is the last of them.
     plain = int((ops & events.exactly("aten::add_")).sum())

@@ -40,3 +40,30 @@ def test_products_that_fused_attention_does_not_have_are_not_to_be_padded() -> N
     assert finding.severity == "low"
     assert finding.fix is not None
     assert "Pad" not in finding.fix.title
+
+
+def test_an_optimizer_of_others_is_told_what_it_can_do_and_no_less_than_that_saves() -> None:
+    """Waits for launches, Python between them, and what small kernels take to start, copies included."""
+    (finding,) = found(drawn("lions")[0], "loop-optimizer")
+    assert "Lion updates 452 parameters one by one" in finding.message
+    assert finding.fix is not None
+    assert "torch._foreach_" in finding.fix.title
+    assert finding.saving is not None
+    assert finding.saving.low_us == 0
+    assert gain_us("lions") <= finding.saving.high_us < 1.1 * gain_us("lions")
+    assert not found(drawn("lions", fixed=True)[0], "loop-optimizer")
+
+
+def test_what_the_loop_saves_counts_with_it_alone() -> None:
+    told, _ = drawn("lions")
+    (launches,) = found(told, "launch-bound")
+    assert launches.saving is not None
+    assert launches.saving.high_us < 0.1 * gain_us("lions")
+    (wait,) = found(told, "sync-in-loop")
+    assert wait.saving is None
+    assert wait.severity == "low"
+
+
+def test_an_optimizer_without_the_argument_is_not_told_to_set_it() -> None:
+    fixes = [finding.fix.title for _, finding in drawn("lions")[0].findings() if finding.fix]
+    assert not [title for title in fixes if "fused=True" in title or "foreach=True" in title]
