@@ -50,6 +50,7 @@ class Wait(Struct, frozen=True):
     saving   the step without these waits
     claims   where what it saves lies
     later    what it costs is idle time after other work of the host
+    checks_us  the device's time for what is computed for the read alone, if that is told with it
     others   further ops that wait, and are told with it: without one of them alone the next would wait instead
     places   the lines of all of them
     """
@@ -61,6 +62,7 @@ class Wait(Struct, frozen=True):
     later: bool
     others: tuple[str, ...] = ()
     places: tuple[Source, ...] = ()
+    checks_us: float = 0.0
 
 
 class Waits(Struct, frozen=True, eq=False):

@@ -48,6 +48,7 @@ from advisor.api import (
     Ev,
     Example,
     Finding,
+    Fix,
     OptimizerWork,
     Price,
     Source,
@@ -58,7 +59,7 @@ from advisor.api import (
 )
 
 from ..shared._words import count, each_step
-from ._checked_values import CHECKED, UNCHECKED, checked
+from ._checked_values import CHECKED, OF_CHECKS, UNCHECKED, checked, without_checks
 from ._exchange_sizes import FIX, NEEDED, SIZES, sizes_of_exchange
 from ._reads_of_torch import READ_BY_TORCH, UNSCALED, read_by_torch, to_be_left
 from ._sync_fixes import SITES, fix_of, of_the_op, to_device
@@ -75,10 +76,17 @@ def check(
 ) -> Iterator[Finding]:
     for wait in waits.told:
         if wait.saving.high_us >= min_share * price.scale.step_us and not to_be_left(wait.site, price, work):
-            yield _finding(wait, price, work, trains=training.seen)
+            fix = _fix(wait.site, price, work, trains=training.seen)
+            yield _finding(without_checks(wait, price) if fix in OF_CHECKS else wait, price, fix)
 
 
-def _finding(wait: Wait, price: Price, work: OptimizerWork | None, *, trains: bool = True) -> Finding:
+def _fix(site: SyncSite, price: Price, work: OptimizerWork | None, *, trains: bool) -> Fix | None:
+    fix = to_device(site, price) or read_by_torch(site, price, work)
+    needed = FIX if sizes_of_exchange(site, price) else None
+    return fix or needed or checked(site, price) or fix_of(site, price, trains=trains)
+
+
+def _finding(wait: Wait, price: Price, fix: Fix | None) -> Finding:
     scale = price.scale
     site, saving, later = wait.site, wait.saving, wait.later
     # Else the device idles in gaps further on.
@@ -96,8 +104,8 @@ def _finding(wait: Wait, price: Price, work: OptimizerWork | None, *, trains: bo
         if later
         else f"; the GPU is then idle for {each_step(price, site.idle_after_us)}."
     )
-    fix = to_device(site, price) or read_by_torch(site, price, work)
-    fix = fix or (FIX if needed else checked(site, price) or fix_of(site, price, trains=trains))
+    if wait.checks_us:
+        then += f" The device spends {each_step(price, wait.checks_us)} on what is read."
     return Finding(
         message=waits + then + (NEEDED if needed else _ARGUMENTS if fix is UNCHECKED else ""),
         # Where an op needs the value itself, only fewer calls of it give that time back.

@@ -27,7 +27,7 @@ class Listed(Struct, frozen=True, eq=False):
     later_us   what it may wait for launches, there and later, for the time that the host spends in the ops
     most_us    no more can go: that, what the kernels take less, and the time between kernels that are queued
                all in µs per profiled step
-    claims     the parts in which that lies: waits for launches, time between kernels, the kernels and copies
+    claims     the parts in which that lies: waits for launches, the kernels, copies
     """
 
     edits: tuple[edits.Edit, ...]
@@ -73,11 +73,11 @@ def as_lists(
         edits.scale_time(_of_the_loop(price, ops, within), fused.factor),
         *scaled([one for one in kept if len(one[0])]),
     ]
-    launch_us, between_us = (price.breakdown.us_in(part, _before(price, kernels, part)) for part in _BETWEEN)
+    launch_us, between_us = (price.breakdown.us_in(part, idle_before(price, kernels, part)) for part in _BETWEEN)
     later_us = max(min(price.ops.us(ops), price.breakdown.us("idle_launch")), launch_us)
     of_device_us = saved_us(price, kept) + between_us
     copies = ("exposed_copy",) if price.ops.events.of(Category.MEMCPY)[kernels].any() else ()
-    claims = (*_BETWEEN, "compute", *copies)
+    claims = ("idle_launch", "compute", *copies)
     return Listed(tuple(changes), launch_us + between_us, later_us, of_device_us + later_us, claims)
 
 
@@ -106,7 +106,7 @@ def _of_the_loop(price: Price, ops: Ints, within: str) -> Intervals:
     return union(spans[:, 0], spans[:, 1])
 
 
-def _before(price: Price, kernels: Ints, part: str) -> Intervals:
+def idle_before(price: Price, kernels: Ints, part: str) -> Intervals:
     """Idle time of that part after which one of these kernels is the next work."""
     events, idle = price.ops.events, price.breakdown.intervals[part]
     works = np.flatnonzero(price.ops.trace.device_work)

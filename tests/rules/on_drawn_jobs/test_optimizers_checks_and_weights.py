@@ -67,3 +67,16 @@ def test_what_the_loop_saves_counts_with_it_alone() -> None:
 def test_an_optimizer_without_the_argument_is_not_told_to_set_it() -> None:
     fixes = [finding.fix.title for _, finding in drawn("lions")[0].findings() if finding.fix]
     assert not [title for title in fixes if "fused=True" in title or "foreach=True" in title]
+
+
+def test_checks_of_gradients_go_with_their_kernels_and_idle_time_counts_with_them_alone() -> None:
+    told, _ = drawn("finite")
+    (wait,) = found(told, "sync-in-loop")
+    assert "`is_nonzero` makes the host wait for the GPU 386 times a step" in wait.message
+    assert "The device spends 10" in wait.message
+    assert wait.saving is not None
+    assert wait.saving.low_us == 0
+    assert gain_us("finite") <= wait.saving.high_us < 1.1 * gain_us("finite")
+    (launches,) = found(told, "launch-bound")
+    assert launches.saving is None
+    assert not found(drawn("finite", fixed=True)[0], "sync-in-loop")
