@@ -20,7 +20,7 @@ def idle_once(
     """The outcomes with savings of idle time that add up: each has what it saves beside those before it.
 
     Either of two changes may save the same idle time: a wait that goes lets the host do its work ahead, or that
-    work goes, with its kernels. It counts with the change that is certain, or saves most; fusions come last, that of
+    work goes, perhaps with kernels. It counts with the change that is certain, or saves most; fusions come last, that of
     most launches after all others, then what may be justified, and rules that nothing has confirmed behind those.
     What has nothing left keeps its diagnosis without a
     number; idle time that another finding has told makes no second one severe. Where nothing is replayed, as of one
@@ -98,8 +98,11 @@ def _within(
 
 
 def _idle(finding: Finding) -> bool:
-    """Whether it saves idle time, alone or with work of the device, or does not say what."""
-    return not finding.claims or any(claim.startswith("idle_") for claim in finding.claims)
+    """Whether it saves idle time for the most part, which it names first, or does not say what.
+
+    Where mostly kernels shrink, what is idle changes with them.
+    """
+    return not finding.claims or finding.claims[0].startswith("idle_")
 
 
 def _compete(one: Finding, other: Finding) -> bool:

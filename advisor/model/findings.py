@@ -55,7 +55,8 @@ class Finding:
     where        the user's lines, most expensive first
     facts        the evidence, name -> value; names end in units (`idle_us`, `h2d_bytes`)
     recoverable  False if the user cannot change the cause (shown, never counted as a saving)
-    claims       breakdown ids whose time this fix would shrink; limits the saving and the joint saving
+    claims       breakdown ids whose time this fix would shrink, that of most of it first; limits the saving and the
+                 joint saving
     at_most      the highest severity allowed, if a fact that could justify the code is unknown
     measured_us  the idle time or wait of the device, or the time between steps, on which the diagnosis is based,
                  however much the fix saves of it; µs per step on the scale of step_time_us; None for other findings

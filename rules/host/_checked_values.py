@@ -103,7 +103,9 @@ def without_checks(wait: Wait, price: Price) -> Wait:
     waits_us = wait.saving.high_us * price.ops.steps.step_us / price.scale.step_us
     gone = [edits.unsync(np.array(wait.site.rows, int)), edits.remove(ops)]
     how = f"{wait.saving.how}, and without the ops that compute what is read"
-    claims = tuple(dict.fromkeys((*wait.claims, _QUEUED, "compute", "exposed_copy")))
+    # What most of it is comes first.
+    parts = (*wait.claims, _QUEUED), ("compute", "exposed_copy")
+    claims = tuple(dict.fromkeys((*parts[of_device_us > waits_us], *parts[of_device_us <= waits_us])))
     bound_us = waits_us + of_device_us
     found = price.saving([], gone, claims, how, model_us=(0.0, bound_us), bound_us=bound_us)
     saving = replace(found, low_us=wait.saving.low_us, high_us=max(found.high_us, wait.saving.high_us))

@@ -27,7 +27,7 @@ class Listed(Struct, frozen=True, eq=False):
     later_us   what it may wait for launches, there and later, for the time that the host spends in the ops
     most_us    no more can go: that, what the kernels take less, and the time between kernels that are queued
                all in µs per profiled step
-    claims     the parts in which that lies: waits for launches, the kernels, copies
+    claims     the parts in which that lies, the largest first: waits for launches, the kernels, copies
     """
 
     edits: tuple[edits.Edit, ...]
@@ -39,7 +39,7 @@ class Listed(Struct, frozen=True, eq=False):
     @property
     def mostly_waits(self) -> bool:
         """Whether most of it lies in waits for launches, not in the kernels."""
-        return self.later_us > self.most_us / 2
+        return self.claims[0] == "idle_launch"
 
     def saving(self, price: Price, how: str) -> Saving:
         """What these edits give back; at least nothing, as other work may hide all of it."""
@@ -77,8 +77,8 @@ def as_lists(
     later_us = max(min(price.ops.us(ops), price.breakdown.us("idle_launch")), launch_us)
     of_device_us = saved_us(price, kept) + between_us
     copies = ("exposed_copy",) if price.ops.events.of(Category.MEMCPY)[kernels].any() else ()
-    claims = ("idle_launch", "compute", *copies)
-    return Listed(tuple(changes), launch_us + between_us, later_us, of_device_us + later_us, claims)
+    parts = ("idle_launch", "compute") if later_us > of_device_us else ("compute", "idle_launch")
+    return Listed(tuple(changes), launch_us + between_us, later_us, of_device_us + later_us, (*parts, *copies))
 
 
 def _without_start(price: Price, kernels: Ints) -> Iterator[tuple[Ints, float]]:

@@ -71,3 +71,15 @@ def test_without_a_replay_what_has_nothing_left_has_no_number() -> None:
     first, second = (one.findings[0] for one in idle_once(outcomes, None, 2_000.0, {"idle_launch": 700.0}))
     assert (first.saving, second.saving and second.saving.high_us) == (None, 700.0)
     assert "`sync-in-loop` saves the same idle time" in first.facts["saving"]
+
+
+@pytest.mark.parametrize(
+    ("claims", "left_us"), [(("idle_launch", "compute"), 200.0), (("compute", "idle_launch"), 600.0)]
+)
+def test_a_change_of_work_owns_idle_time_where_that_is_most_of_what_it_saves(
+    claims: tuple[str, ...], left_us: float
+) -> None:
+    outcomes = (modelled("launch-bound", 600.0, "idle_launch"), modelled("loop-optimizer", 700.0, *claims))
+    first, _ = (one.findings[0] for one in idle_once(outcomes, None, 2_000.0, {"idle_launch": 900.0, "compute": 900.0}))
+    assert first.saving is not None
+    assert first.saving.high_us == left_us
