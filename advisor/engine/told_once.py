@@ -20,8 +20,8 @@ def idle_once(
     """The outcomes with savings of idle time that add up: each has what it saves beside those before it.
 
     Either of two changes may save the same idle time: a wait that goes lets the host do its work ahead, or that
-    work goes, perhaps with kernels. It counts with the change that is certain, or saves most; fusions come last, that of
-    most launches after all others, then what may be justified, and rules that nothing has confirmed behind those.
+    work goes, perhaps with kernels. It counts with the change that is certain, or saves most; fusions come last, that
+    of most launches after all others, then what may be justified, and rules that nothing has confirmed behind those.
     What has nothing left keeps its diagnosis without a
     number; idle time that another finding has told makes no second one severe. Where nothing is replayed, as of one
     step, all of them together save no more of a part than it holds.
