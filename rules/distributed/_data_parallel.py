@@ -14,20 +14,19 @@ from advisor.api import (
     Communication,
     Exchanges,
     Finding,
-    Fix,
     HostCommunication,
     Parallelism,
     Price,
     RankRecord,
     Saving,
     Trace,
-    duration,
     edits,
 )
 
 from ._collectives import MANY, fewer_bytes
 from ._libraries import UNDIVIDED
 from ._parallel_kinds import message
+from .waiting._late_ranks import Late, instead
 
 # DistributedDataParallel's own default bucket.
 _BUCKET_BYTES = 25e6
@@ -80,7 +79,8 @@ def data_finding(
         merged_us = _merged_us(trace, side, exposed_us) * price.ops.longer
     else:
         merged_us = min(_merged_on_host_us(side, exchanges.callers.rate), exposed_us)
-    late_us = min(_late_us(price, side), exposed_us)
+    late = Late.of(price, side.rows)
+    late_us = min(late.us, exposed_us)
     sent_us = exposed_us - late_us
     # What is still exposed can hide behind computation that communication does not cover yet.
     room_us = computing_us(breakdown) - hidden_us
@@ -102,11 +102,10 @@ def data_finding(
         " between data-parallel ranks" if mixed else "",
         f", by {library.said}" if library.name != "ddp" else "",
     )
-    mostly_late = late_us > exposed_us / 2
     fix = fewer_bytes(price, record, library, side.rows, (side.calls, side.bytes, hidden))
-    return Finding(
-        message=f"{said}{_late(price, late_us) if mostly_late else _ONE_GRAPH * (fix is UNDIVIDED)}",
-        saving=saving if saving.high_us > 0 or not mostly_late else None,
+    found = Finding(
+        message=said,
+        saving=saving,
         facts={
             "exposed_us": exposed_us,
             "communication_us": side.us,
@@ -116,46 +115,15 @@ def data_finding(
             "late_us": late_us,
             "library": library.name,
         },
-        fix=_FIND_IT if mostly_late else fix,
+        fix=fix,
         claims=("exposed_communication" if breakdown.on_device else "communication",),
     )
+    if late_us > exposed_us / 2:
+        return instead(found, late, price, exposed_us)
+    return replace(found, message=f"{said}{_ONE_GRAPH * (fix is UNDIVIDED)}")
 
 
-# Two transfers that share a link get half of it each: a collective may take up to twice as long as the fastest of its
-# size beside another group's, or beside a copy to the host. What takes longer waits for a rank: the fastest began when
-# all others were there, or nearly.
-_SHARED = 2
-# Of fewer collectives of one size perhaps all waited.
-_ENOUGH = 4
 _ONE_GRAPH = " The compiled backward pass is one graph: all gradients are complete only when it ends."
-_FIND_IT = Fix(
-    "Find the rank that joins late: record all ranks, and analyse their traces together",
-    "exact",
-    "advisor analyze rank0.pt.trace.json",
-    "advisor analyze traces/",
-)
-
-
-def _late_us(price: Price, side: Side) -> float:
-    """What collectives take that sharing a link does not explain: µs per step for a rank that comes late."""
-    events, steps = price.ops.events, price.ops.steps
-    rows = side.rows[price.ops.links.inside[side.rows] & (events.collective[side.rows] >= 0)]
-    alike: dict[object, list[int]] = {}
-    for row in rows.tolist():
-        alike.setdefault(replace(events.collective_table[events.collective[row]], sequence=-1), []).append(row)
-    late_ns = 0.0
-    for same in alike.values():
-        took = events.dur_ns[same]
-        late = took[took > _SHARED * took.min()]
-        late_ns += float((late - took.min()).sum()) if len(same) >= _ENOUGH else 0.0
-    return steps.per_step_us(late_ns) * price.ops.longer
-
-
-def _late(price: Price, late_us: float) -> str:
-    return (
-        f" Some take far longer than others of their size: {duration(price.scale.scaled(late_us))} of it is waiting "
-        "for a rank that joins late."
-    )
 
 
 def computing_us(breakdown: Breakdown) -> float:

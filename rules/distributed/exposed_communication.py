@@ -11,8 +11,10 @@ groups. The statistics that `nn.SyncBatchNorm` exchanges are told by the ops bef
 DistributedDataParallel, collectives called by the script (metrics, logging, barriers) are distinguished from those of
 its reducer, which run when a gradient was stored. Those that a framework's loop calls by itself (Lightning broadcasts
 in each step whether to end) are not reported: no line of the script asks for them. The latency and the time per byte of
-collectives are fitted to the sizes that occur. Waits between pipeline stages are reported by the rule pipeline-bubbles,
-from the traces of all stages.
+collectives are fitted to the sizes that occur. What one takes beyond twice the fastest of its size, or of a larger one
+of its kind and process group, is no sending, not even over a link that two transfers share: there a rank is awaited.
+Collectives that all take as long as their bytes at one rate wait for the network. Waits between pipeline stages are
+reported by the rule pipeline-bubbles, from the traces of all stages.
 
 ## Why it costs time
 While gradients are sent, the device computes nothing. Even the smallest collective takes its latency: a metric of four
@@ -46,8 +48,8 @@ gather two layers ahead (`set_modules_to_forward_prefetch`). DeepSpeed: `overlap
 ## When to leave it
 Reductions of DistributedDataParallel in buckets of its default size, on ranks without a device: their time depends on
 the backend and the network; the breakdown shows it, but it is not reported as a finding. Ranks that wait for a slower
-one: no bucket size helps; fix the slow rank first. Communication of sharded models that the next layer needs
-immediately, if prefetching is already on.
+one: neither buckets nor `no_sync()` help; record all ranks to see which it is, and fix that one
+first. Communication of sharded models that the next layer needs immediately, if prefetching is already on.
 """
 
 from __future__ import annotations
@@ -82,6 +84,7 @@ from ._synchronized_norms import finding as of_norms
 from .broadcasts._late_roots import finding as roots
 from .broadcasts._late_roots import others_of
 from .broadcasts._late_roots_examples import ROOTS
+from .waiting._late_ranks_examples import RANKS
 
 CONFIRMED = "real traces: a transformer reduced by hand on V100s, checkpointed ResNet on MI300X, DLRM on eight V100s"
 
@@ -221,4 +224,5 @@ EXAMPLES = [
     *LIBRARIES,
     *NORMS,
     *ROOTS,
+    *RANKS,
 ]

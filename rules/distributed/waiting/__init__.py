@@ -1,0 +1,1 @@
+"""Collectives that wait for a rank, as a single rank's trace shows it."""

@@ -1,0 +1,143 @@
+"""What collectives take that their bytes do not explain: this rank is in them, and another has not come yet.
+
+A kernel of NCCL lasts from when this rank joins until the last one has, and everything is sent. All ranks of a process
+group share one ring or tree (NCCL, "Collective Operations": each is synchronous between ranks), so that more bytes of
+one kind never take less: whatever a collective takes beyond a larger one of its process group is no sending.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from advisor.api import Finding, Fix, Price, Saving, duration, edits, intersect, total, union
+
+from ...shared._words import count
+
+# Two transfers that share a link get half of it each: a collective may take up to twice as long as the fastest of its
+# size beside another group's, or beside a copy to the host. What takes longer waits for a rank: the fastest began when
+# all others were there, or nearly.
+_SHARED = 2
+# Of fewer collectives of one size perhaps all waited.
+_ENOUGH = 4
+# Each rank sends as much as any other in these; in an exchange one may have most to send.
+_EVEN = re.compile(r"all_?reduce|reduce_?scatter|all_?gather", re.IGNORECASE)
+_HOW = (
+    "low: nothing, if what makes the other rank slow cannot be changed; high: no rank is late, and each collective "
+    "sends at the best rate of its kind"
+)
+FIND_IT = Fix(
+    "Find the rank that joins late: record all ranks, and analyse their traces together",
+    "exact",
+    "advisor analyze rank0.pt.trace.json",
+    "advisor analyze traces/",
+)
+
+Ints = npt.NDArray[np.int64]
+
+
+class _Alike(Struct, frozen=True, eq=False):
+    """Collectives of one kind, process group and size of which some take longer than sending explains.
+
+    rows      those that do;  least_ns: what sending takes at most
+    best_ns   what it takes at least, at the best rate of all sizes
+    times     how many times the size the collective has that shows it; 1 for one of their own
+    """
+
+    rows: Ints
+    least_ns: float
+    best_ns: float
+    times: float
+
+
+class Late(Struct, frozen=True, eq=False):
+    """The part of a communication in which a rank is awaited.
+
+    us  exposed µs per step of a device that sending does not explain, at least;  alike: by size, longest first
+    """
+
+    us: float
+    alike: tuple[_Alike, ...]
+
+    @classmethod
+    def of(cls, price: Price, rows: Ints) -> Late:
+        """Of these collectives."""
+        events, steps = price.ops.events, price.ops.steps
+        rows = rows[price.ops.links.inside[rows] & (events.collective[rows] >= 0)]
+        alike = [one for group, sizes in _by_kind(price, rows) for one in _longer(group, sizes, events.dur_ns[group])]
+        waits = [
+            np.column_stack((events.start_ns[one.rows], events.end_ns[one.rows] - round(one.least_ns))) for one in alike
+        ]
+        if not waits:
+            return cls(0.0, ())
+        spans = np.concatenate(waits)
+        part = price.breakdown.intervals["exposed_communication" if price.on_device else "communication"]
+        late_ns = total(intersect(union(spans[:, 0], spans[:, 1]), part))
+        alike.sort(key=lambda one: -float((events.dur_ns[one.rows] - one.least_ns).sum()))
+        return cls(steps.per_step_us(late_ns) * price.ops.longer, tuple(alike))
+
+    def said(self, price: Price) -> str:
+        """A sentence about it."""
+        late, took = duration(price.scale.scaled(self.us)), price.ops.events.dur_ns
+        first = self.alike[0]
+        if first.times == 1:
+            shown = "Some take far longer than others of their size"
+        else:
+            usual_us, least_us = float(np.median(took[first.rows])) / 1e3, first.least_ns / 1e3
+            shown = (
+                f"{count(len(first.rows) / price.ops.steps.count)} of them take {duration(usual_us)} each, and one of "
+                f"{count(first.times)} times their size {duration(least_us)}"
+            )
+        return f" {shown}: at least {late} of it is waiting for a rank that joins late."
+
+    def saving(self, price: Price, exposed_us: float) -> Saving | None:
+        """The step replayed without a late rank; None where the trace of a host's own threads does not tell."""
+        if not price.on_device:
+            return None
+        took = price.ops.events.dur_ns
+        sent = [
+            edits.substitute(one.rows, float(took[one.rows].sum()), len(one.rows) * one.best_ns) for one in self.alike
+        ]
+        model_us, claims = (0.0, min(self.us, exposed_us)), ("exposed_communication",)
+        return price.saving([], sent, claims, _HOW, model_us=model_us, bound_us=exposed_us)
+
+
+def instead(found: Finding, late: Late, price: Price, exposed_us: float) -> Finding:
+    """The finding about communication that mostly waits: to send less does not help."""
+    return replace(found, message=found.message + late.said(price), saving=late.saving(price, exposed_us), fix=FIND_IT)
+
+
+def _by_kind(price: Price, rows: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """Collectives that compare, and the elements of each: of an exchange only those of one size do."""
+    events = price.ops.events
+    groups: dict[object, list[tuple[int, int]]] = defaultdict(list)
+    for row in rows.tolist():
+        one = events.collective_table[events.collective[row]]
+        size = max(one.in_elements, one.out_elements)
+        even = size > 0 and _EVEN.search(one.name) is not None
+        key = replace(one, sequence=-1, in_elements=-1, out_elements=-1) if even else replace(one, sequence=-1)
+        groups[key].append((row, max(size, 1)))
+    for same in groups.values():
+        yield np.array([row for row, _ in same], np.int64), np.array([size for _, size in same], np.int64)
+
+
+def _longer(rows: Ints, sizes: Ints, took: Ints) -> Iterator[_Alike]:
+    """Those that take longer than sending explains, by size."""
+    distinct, at = np.unique(sizes, return_inverse=True)
+    fastest = np.array([took[at == n].min() for n in range(len(distinct))], np.float64)
+    for n, size in enumerate(distinct):
+        mine = at == n
+        known = [*([n] if mine.sum() >= _ENOUGH else []), *range(n + 1, len(distinct))]
+        if not known:
+            continue
+        shows = min(known, key=lambda one: (fastest[one], one))
+        waited = mine & (took > _SHARED * fastest[shows])
+        if waited.any():
+            best = float((fastest[known] * size / distinct[known]).min())
+            yield _Alike(rows[waited], float(fastest[shows]), best, float(distinct[shows] / size))

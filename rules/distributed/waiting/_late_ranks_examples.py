@@ -1,0 +1,48 @@
+"""Examples of collectives that wait for a rank."""
+
+from __future__ import annotations
+
+from advisor.api import ALLREDUCE, BACKWARD, FORWARD, GEMM, NCCL, Drawing, Ev, Example, draw
+
+# Four reductions (A, N) and one of another size (C, L), after the backward pass.
+_SLOWER = """
+    step   [1                                                  ][2                                                  ]
+    cpu    [F ][B  ][A                  ][C]                    [F ][B  ][A                  ][C]
+    gpu 7   [K    ][K    ]                                       [K    ][K    ]
+    gpu 20               [N                             ][L]                  [N                             ][L]
+    """
+
+
+def _drawn(elements: int, others: int) -> Drawing:
+    """Reductions of 8 ms each, and one of 3 ms that has the other number of elements."""
+    four = Ev(NCCL.name, "kernel", times=4, args=NCCL.args | {"In msg nelems": elements})
+    return draw(
+        _SLOWER,
+        us=1000,
+        world_size=2,
+        F=FORWARD,
+        B=BACKWARD,
+        A=Ev(ALLREDUCE.name, launches="collective", times=4),
+        C=ALLREDUCE,
+        K=GEMM,
+        N=four,
+        L=Ev(NCCL.name, "kernel", args=NCCL.args | {"In msg nelems": others}),
+    )
+
+
+RANKS = [
+    Example(
+        # Of 8 ms each at most 3 are sent, and 0.5 at best: 5 of each are no sending, and 4 x 7.5 ms may be gained.
+        "a slower rank: reductions of a sixth of the size take longer than the large one",
+        _drawn(1_000_000, 6_000_000),
+        saves_us=(0, 31_000),
+        says=("6 times their size", "a rank that joins late"),
+        fixes=("Find the rank that joins late",),
+    ),
+    Example(
+        "the network: the larger reductions take longer",
+        _drawn(6_000_000, 3_000_000),
+        saves_us=(0, 36_000),
+        fixes=("Use DistributedDataParallel",),
+    ),
+]

@@ -1,0 +1,63 @@
+"""What the twenty-first set of drawn jobs showed: a slower rank, a loop of launches, autocast around the loss alone."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from benchmarks.gpu.drawn_jobs import twenty_first_set
+from drawn_loops import found, report, run
+from host_and_device import Machine
+
+from advisor.model import Report
+
+
+def told(name: str) -> Report:
+    """What is said of a job."""
+    job = next(job for job in twenty_first_set.JOBS if job.name == name)
+    return report(twenty_first_set.run(job).trace())
+
+
+def gain_us(name: str) -> float:
+    """What the job takes beyond one without its fault."""
+    job = next(job for job in twenty_first_set.JOBS if job.name == name)
+    return twenty_first_set.run(job).step_us() - twenty_first_set.run(job, fixed=True).step_us()
+
+
+def test_buckets_that_wait_for_a_slower_rank_are_told_by_a_larger_one() -> None:
+    (finding,) = found(told("capped"), "exposed-communication")
+    assert "joins late" in finding.message
+    assert "9.1 times their size" in finding.message
+    assert finding.fix is not None
+    assert "Find the rank" in finding.fix.title
+    assert finding.saving is not None
+    assert finding.saving.low_us == 0
+    assert finding.saving.high_us == pytest.approx(gain_us("capped"), rel=0.02)
+
+
+def _reduced(machine: Machine, fixed: bool, *, us: tuple[float, ...], kind: str = "allreduce") -> None:
+    """Gradients are reduced in buckets of which each is twice the one before."""
+    machine.layers(20, 200)
+    for number, took in enumerate(us):
+        sizes = {"In msg nelems": 3_000_000 << number, "Out msg nelems": 3_000_000 << number, "dtype": "Float"}
+        with machine.op(f"c10d::{kind}_"):
+            name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL" if kind == "allreduce" else "ncclDevKernel_SendRecv"
+            machine.work(name, took, **{"Collective name": kind, "Group size": 8, **sizes})
+
+
+@pytest.mark.parametrize(
+    ("us", "kind", "late"),
+    [
+        ((3_000, 4_000, 1_000), "allreduce", True),
+        # Each takes as long as its bytes at one rate, or not much longer: the network.
+        ((500, 1_000, 2_000), "allreduce", False),
+        ((1_900, 1_900, 1_000), "allreduce", False),
+        # In an exchange the one with fewer elements here may have more of them on another rank.
+        ((3_000, 4_000, 1_000), "alltoall", False),
+    ],
+)
+def test_more_bytes_never_take_less(us: tuple[float, ...], kind: str, late: bool) -> None:
+    facts = {"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 8}}
+    said = found(report(run(partial(_reduced, us=us, kind=kind)).trace(**facts)), "exposed-communication")
+    assert said
+    assert any("joins late" in finding.message for finding in said) == late
