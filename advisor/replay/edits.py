@@ -28,6 +28,7 @@ class Edit(Struct, frozen=True, eq=False):
     spans     or stretches of the loop's thread, absolute ns
     factor    share of the time that stays
     lanes     `move`: how many workers share what leaves the critical path
+    pause_ns  `fuse`: pauses of at most so long between neighbours of a thread go with the rows
     """
 
     what: What
@@ -35,6 +36,7 @@ class Edit(Struct, frozen=True, eq=False):
     spans: Intervals
     factor: float = 0.0
     lanes: float = 1.0
+    pause_ns: int = 0
 
 
 def remove(rows: Ints) -> Edit:
@@ -75,10 +77,14 @@ def unsync(rows: Ints) -> Edit:
     return Edit("unsync", np.asarray(rows, np.int64), EMPTY, 1.0)
 
 
-def fuse(rows: Ints, into: int = 1) -> Edit:
-    """The host rows become `into` calls: their launches are dropped, the work on the device keeps its duration."""
+def fuse(rows: Ints, into: int = 1, pause_us: float = 0.0) -> Edit:
+    """The host rows become `into` calls: their launches are dropped, the work on the device keeps its duration.
+
+    pause_us: what the host does between two rows goes with them where it takes no longer, as Python between two ops.
+    """
     rows = np.asarray(rows, np.int64)
-    return Edit("fuse", rows, EMPTY, min(into / max(len(rows), 1), 1.0))
+    factor = min(into / max(len(rows), 1), 1.0)
+    return Edit("fuse", rows, EMPTY, factor, pause_ns=round(1e3 * pause_us))
 
 
 class Edited(Struct, frozen=True, eq=False):
@@ -196,7 +202,8 @@ class Editor:
         rows = rows[np.isin(events.category[rows], _HOST)]
         for thread in distinct(events.thread[rows], len(events.threads)).tolist():
             mine = rows[events.thread[rows] == thread]
-            found[thread] = union(events.start_ns[mine] - self.opens, events.end_ns[mine] - self.opens)
+            spans = union(events.start_ns[mine] - self.opens, events.end_ns[mine] - self.opens)
+            found[thread] = _joined(spans, max(edit.pause_ns for edit in edits))
         loop = [edit.spans - self.opens for edit in edits if len(edit.spans)]
         if loop:
             main = self.graph.threads[0]
@@ -226,6 +233,12 @@ class Editor:
         """Which edges hold one of these points back."""
         target = self.graph.edges.target - len(self.graph.work.row)
         return (target >= 0) & points[np.maximum(target, 0)]
+
+
+def _joined(spans: Intervals, pause_ns: int) -> Intervals:
+    """The spans with the pauses between them that are no longer than that."""
+    short = spans[1:, 0] - spans[:-1, 1] <= pause_ns
+    return np.column_stack((spans[np.r_[True, ~short], 0], spans[np.r_[~short, True], 1])) if len(spans) else spans
 
 
 def _late_ns(graph: Graph, late: Intervals) -> Ints:

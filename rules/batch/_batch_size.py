@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from advisor.api import BatchSplit, Device, Fix, Loader, OptimizerWork, PeakMemory, RankRecord, constant
+from advisor.api import BatchSplit, Breakdown, Device, Fix, Loader, OptimizerWork, PeakMemory, RankRecord, constant
 
 from ..shared._words import count, loader_call
 
@@ -18,6 +18,17 @@ _MEMORY_USED = 0.8
 _TARGET_FIXED = 0.2
 # What a core finds in caches of its own or its part of a shared one.
 _CACHE_BYTES = constant("memory.core_cache_bytes").value
+
+# From so many samples on a batch is not small because nobody looked: beyond some size, which only training shows, more
+# samples for an update need as many updates (Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neural
+# Network Training"), and samples/s are no progress.
+_MANY = 512
+MAYBE_AS_MANY = "; more samples for each update may need as many updates"
+
+
+def launches_alone(batch: int, breakdown: Breakdown) -> bool:
+    """Whether a batch that is large as it is waits for launches in most of its step: that has a cure of its own."""
+    return batch >= _MANY and 2 * breakdown.share("idle_launch") > 1
 
 
 def steps_per_update(work: OptimizerWork | None, record: RankRecord | None) -> float | None:

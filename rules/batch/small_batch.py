@@ -17,9 +17,10 @@ and proportionally fewer accumulation steps are the same training. On a device, 
 runs the model on its parts, run it on the whole batch.
 
 ## When to leave it
-The batch size is part of the method or of a published result. The dataset is small, so that a larger batch leaves
-too few steps per epoch. The task's accuracy drops with large batches: compare the loss after the change, not only the
-speed.
+The batch size is part of the method or of a published result. It has hundreds of samples, and the GPU waits for
+launches: no number is given then, since `launch-bound` has a fix that leaves the training as it is. The dataset is
+small, so that a larger batch leaves too few steps per epoch. The task's accuracy drops with large batches: compare the
+loss after the change, not only the speed.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from advisor.api import (
     NEXT_WORKERS,
     BatchSplit,
     Breakdown,
+    Drawing,
     Ev,
     Events,
     Example,
@@ -55,7 +57,7 @@ from advisor.api import (
 
 from ..shared._places import batch_of
 from ..shared._words import count, percent, plural
-from ._batch_size import larger_batch, optimizer_name, steps_per_update, target_size
+from ._batch_size import MAYBE_AS_MANY, larger_batch, launches_alone, optimizer_name, steps_per_update, target_size
 from ._parts import passes_over
 from ._units import unit
 
@@ -101,6 +103,7 @@ def check(
     least, most = (percent(min(us / fewer / scale.step_us, 1.0)) for us in (low_us, high_us))
     of = unit(price, batch) if facts is None or not facts.batch_size else "sample"
     how = f"time of {plural(batch, of)} now minus their share of a step of {count(target)}; {split.how}"
+    chosen = of == "sample" and passes == 1 and target > batch * added_up and launches_alone(batch, breakdown)
     memory_known = breakdown.on_device is False or (memory is not None and device.memory_bytes is not None)
     said = (
         f"A step of {duration(scale.step_us)} trains on {plural(batch, of)}"
@@ -114,8 +117,8 @@ def check(
             f"each: {least} to {most} of it is fixed cost, which a pass over the whole batch has once"
         )
     yield Finding(
-        message=f"{said}{'' if memory_known else ', if the memory of the device allows'}.",
-        saving=Saving(min(low_us, scale.step_us), min(high_us, scale.step_us), "modelled", how),
+        message=f"{said}{'' if memory_known else ', if the memory of the device allows'}{MAYBE_AS_MANY * chosen}.",
+        saving=None if chosen else Saving(*(min(us, scale.step_us) for us in (low_us, high_us)), "modelled", how),
         where=batch_of(batch, facts, record.settings if record else None),
         facts={
             "batch_size": batch,
@@ -227,6 +230,13 @@ _UPDATED = """
     cpu 2             [B     ]                    [B     ]
     gpu 7  [K        ][K     ]         [K        ][K     ]
     """
+
+
+def _launched(batch: int) -> Drawing:
+    kernel = Ev(ELEMENTWISE.name, "kernel", fill=0.2)
+    return draw(_UPDATED, us=50, F=_layer(batch, 256), B=_backward(batch, 256), O=_OPTIMIZER, K=kernel)
+
+
 EXAMPLES = [
     Example(
         "four samples of a small model on a CPU",
@@ -300,14 +310,7 @@ EXAMPLES = [
     ),
     Example(
         "a GPU that waits for launches",
-        draw(
-            _UPDATED,
-            us=50,
-            F=_layer(4, 256),
-            B=_backward(4, 256),
-            O=_OPTIMIZER,
-            K=Ev(ELEMENTWISE.name, "kernel", fill=0.2),
-        ),
+        _launched(4),
         facts=_known(4),
         saves_us=(650, 1100),
         says=("if the memory of the device allows",),
@@ -372,6 +375,13 @@ EXAMPLES = [
         saves_us=(650, 1350),
         says=("trains on 512 rows", "times the batch should give", "rows/s instead of"),
         fixes=("2 * batch_size",),
+    ),
+    Example(
+        "a GPU that waits for launches on 1,024 samples: what still more samples are worth is not known",
+        _launched(1024),
+        facts=_known(1024) | {"loaders": [{"batch_size": 1024, "num_workers": 0, "sample_us": 0.01}]},
+        saves_us="unknown",
+        says=("may need as many updates",),
     ),
     Example(
         "inference: no optimizer steps",

@@ -64,6 +64,9 @@ from ._launches_in_ops import BLOCKING, ManyLaunches, many_launches
 _MOSTLY = 0.8
 # Most of the wait lies in loops: then what is in them is to be changed first.
 _MOST = 0.5
+# The Python between two ops of a region does not run when a CUDA graph replays it (torch.cuda.CUDAGraph, "CUDA Graphs"
+# in PyTorch's CUDA semantics: "eliding CPU overhead"). A longer pause is other work: `GpuIdle` says idle_host of it.
+_PAUSE_US = 100
 # More names of ops are no help to find a loop.
 _NAMED = 4
 
@@ -122,7 +125,8 @@ def check(
 def _of_launches(price: Price) -> Saving:
     """The launches as one."""
     idle_us = price.breakdown.us("idle_launch")
-    fused = [edits.fuse(price.replay.launching, into=price.replay.steps)] if price.replay else []
+    replay = price.replay
+    fused = [edits.fuse(replay.launching, into=replay.steps, pause_us=_PAUSE_US)] if replay else []
     how = "low: regions cannot be captured (changing shapes, syncs inside); high: the step with one launch"
     return price.saving([], fused, ("idle_launch",), how, model_us=(0.0, idle_us))
 

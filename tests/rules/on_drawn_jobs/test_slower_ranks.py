@@ -61,3 +61,15 @@ def test_more_bytes_never_take_less(us: tuple[float, ...], kind: str, late: bool
     said = found(report(run(partial(_reduced, us=us, kind=kind)).trace(**facts)), "exposed-communication")
     assert said
     assert any("joins late" in finding.message for finding in said) == late
+
+
+def test_launches_come_before_a_larger_batch_of_many_samples() -> None:
+    said = told("odes")
+    first, finding = said.findings()[0]
+    assert first.rule == "launch-bound"
+    assert finding.saving is not None
+    # One CUDA graph of it all: neither the ops nor the Python between them are left.
+    assert gain_us("odes") <= finding.saving.high_us <= finding.facts["idle_launch_us"] * 1.01
+    (batch,) = found(said, "small-batch")
+    assert batch.saving is None
+    assert "may need as many updates" in batch.message
