@@ -100,6 +100,16 @@ def faster(device: Device, settings: Settings, matmuls: Matmuls, least_us: float
     return _scaled_fp16(gain, settings.framework)
 
 
+def half_way(device: Device, name: str, fix: Fix) -> Way | None:
+    """All matrix work in fp16 or bf16 by this fix; None where the device gains nothing from it."""
+    hardware = lookup(device.name, device.capability)
+    if hardware is None or not (hardware.bf16 if name == "bf16" else hardware.fp16):
+        return None
+    if _peak(hardware.half_tflops, hardware) < _PEAK_WORTH_IT:
+        return None
+    return Way(name, _capped(_HALF_GAIN, hardware.half_tflops, hardware), fix)
+
+
 def is_mixed(matmuls: Matmuls) -> bool:
     """Whether the rest of the model runs in 16 bits."""
     half_us = matmuls.by_precision["fp16"] + matmuls.by_precision["bf16"]

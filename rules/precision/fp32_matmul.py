@@ -2,15 +2,16 @@
 
 ## What it looks at
 The device time of matrix multiplications, convolutions and attention that ran in fp32 without TF32, and which faster
-formats this device supports, looked up by its name. This is determined from the recorded dtypes and the settings of
-the run, or else from kernel names that state their precision. What is unknown is not counted. TF32 is suggested only
-where its switch has an effect: for multiplications, and for convolutions if cuDNN's switch was off. Mixed precision is
-not suggested if autocast is already on, or if more than a tenth of the matrix work runs in 16 bits; then only the
-products that are left in fp32 count, and are named. Where shapes are recorded, the time that memory takes to move what
-is multiplied is no gain: next to nothing is left for a product with an adapter of rank 16. On a CPU: calls
-with enough work to be worth converting, if the CPU has instructions for bf16, the environment (`ONEDNN_MAX_CPU_ISA`)
-does not rule them out, and the calibration of the machine has measured that such calls gain. Fused attention of few
-tokens takes many times as long in bf16 there, in its backward pass; that is subtracted.
+formats this device supports, looked up by its name. This is determined from the recorded dtypes and the settings of the
+run, or else from kernel names that state their precision. What is unknown is not counted. TF32 is suggested only where
+its switch has an effect: for multiplications, and for convolutions if cuDNN's switch was off. Mixed precision is not
+suggested if autocast is already on, or if more than a tenth of the matrix work runs in 16 bits; then only the products
+that are left in fp32 count, and are named. Where nearly all of it runs in fp32, and the weights of a layer or two are
+converted to 16 bits before they are used, autocast is around a part of the step alone. Where shapes are recorded, the
+time that memory takes to move what is multiplied is no gain: next to nothing is left for a product with an adapter of
+rank 16. On a CPU: calls with enough work to be worth converting, if the CPU has instructions for bf16, the environment
+(`ONEDNN_MAX_CPU_ISA`) does not rule them out, and the calibration of the machine has measured that such calls gain.
+Fused attention of few tokens takes many times as long in bf16 there, in its backward pass; that is subtracted.
 
 ## Why it costs time
 Tensor cores multiply TF32, bf16 or fp16 several times faster than the ordinary units multiply fp32, and 16-bit
@@ -58,11 +59,12 @@ from advisor.api import (
     edits,
 )
 
-from ..shared._words import each_step
+from ..shared._words import each_step, plural
 from ._calls_in_fp32 import beside, moving_us
 from ._cpu_bf16 import Gains, attention_us, forbidden, on_cpu, where
 from ._cpu_bf16_examples import ON_CPU
 from ._formats import Way, faster, is_mixed
+from ._partial_autocast import IN_PART, partial_autocast
 
 # What takes less of the time is not named.
 _NAMED = 0.1
@@ -102,6 +104,8 @@ def check(
     way = faster(device, settings, matmuls, min_share * steps.step_us)
     if way is None:
         return
+    partly = partial_autocast(price, matmuls)
+    way = partly[1] if partly else way
     fp32_us = sum(matmuls.fp32_kinds[kind] for kind in way.kinds) if matmuls.on_device else fp32_us
     most_us = fp32_us - (moving_us(matmuls, way, work) * price.ops.longer if matmuls.on_device else 0.0)
     host_idle = sum(price.breakdown.share(part) for part in ("idle_launch", "idle_host", "idle_sync", "idle_unknown"))
@@ -122,7 +126,7 @@ def check(
         how += "; minus the slower backward pass of attention in bf16, unless attention stays out of autocast"
     claims = price.claims("forward", "backward", "other_ops")
     yield Finding(
-        message=_message(price, matmuls, work, fp32_us, way, settings) + ("" if felt else _LATER),
+        message=_message(price, matmuls, work, fp32_us, way, (settings, partly)) + ("" if felt else _LATER),
         saving=price.long_ops(ends, (), how, basis="assumed") if felt else None,
         where=where(trace, steps, matmuls, lines),
         facts={
@@ -191,8 +195,14 @@ def _how(way: Way, host_bound: bool, on_device: bool) -> str:
 
 
 def _message(
-    price: Price, matmuls: Matmuls, work: KernelWork | None, fp32_us: float, way: Way, settings: Settings
+    price: Price,
+    matmuls: Matmuls,
+    work: KernelWork | None,
+    fp32_us: float,
+    way: Way,
+    known: tuple[Settings, tuple[float, Way] | None],
 ) -> str:
+    settings, partly = known
     named = price.ops.device.name if matmuls.on_device else "the CPU"
     kinds = [kind for kind in way.kinds if matmuls.fp32_kinds[kind] >= _NAMED * fp32_us]
     words = " and ".join(_WORDS[kind] for kind in kinds) if matmuls.on_device else "matrix multiplications"
@@ -204,6 +214,8 @@ def _message(
     )
     if not matmuls.on_device:
         said = said.replace("has hardware for", "has instructions for")
+    if partly:
+        said += f" and autocast converts the weights of {plural(round(partly[0], 1), 'layer')} a step alone"
     if settings.matmul_precision_set is None:
         said += f", unless fp32 was chosen on purpose{', as for a router, a loss or a VAE' if few else ''}"
     return said + "."
@@ -356,4 +368,5 @@ EXAMPLES = [
         saves_us=None,
     ),
     *ON_CPU,
+    *IN_PART,
 ]
