@@ -84,3 +84,13 @@ def test_autocast_around_the_loss_alone_is_to_be_around_the_model() -> None:
     assert finding.saving is not None
     # What the products gain; what is less to move for the ops between them no rule computes.
     assert 0.7 * gain_us("misplaced") < finding.saving.high_us < gain_us("misplaced")
+
+
+def test_attention_whose_scores_of_positions_are_gathered_keeps_the_gathers() -> None:
+    said = told("swept")
+    assert said.findings()[0][0].rule == "allocator-churn"
+    (finding,) = found(said, "unfused-attention")
+    assert finding.saving is not None
+    assert finding.saving.low_us == 0
+    assert finding.fix is not None
+    assert "attn_mask=bias" in finding.fix.after
