@@ -93,7 +93,7 @@ def check(
     # A device's exposed communication is one of them: what is fixed is a part of what this rule claims.
     claims, handed_us = _claims(breakdown.on_device), _handed_over_us(breakdown, scale, facts)
     most_us = (scale.scaled(price.measured_us(claims)) + handed_us) * fewer
-    low_us, high_us = (min(max(us - talk_us, 0.0), most_us) for us in (low_us, high_us))
+    low_us, high_us = (min(max(us - talk_us, 0.0), most_us, scale.step_us) for us in (low_us, high_us))
     if target <= batch or low_us < min_gain * scale.step_us:
         return
     if not split.loader_known:
@@ -118,7 +118,7 @@ def check(
         )
     yield Finding(
         message=f"{said}{'' if memory_known else ', if the memory of the device allows'}{MAYBE_AS_MANY * chosen}.",
-        saving=None if chosen else Saving(*(min(us, scale.step_us) for us in (low_us, high_us)), "modelled", how),
+        saving=None if chosen else Saving(low_us, high_us, "modelled", how),
         where=batch_of(batch, facts, record.settings if record else None),
         facts={
             "batch_size": batch,

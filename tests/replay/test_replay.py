@@ -6,6 +6,7 @@ where fewer than five kernels found an empty stream. Those few µs are what `abo
 
 from __future__ import annotations
 
+import pytest
 from replay_drawings import about, drawn, host, work
 
 from advisor.api import (
@@ -62,6 +63,22 @@ def test_many_small_kernels_fused_leave_their_work() -> None:
     assert replay.step_us == about(1000)
     assert replay.step_after_us(fuse(ops, into=2)) == about(500)
     assert replay.step_after_us(fuse(ops, into=12)) == about(600)
+
+
+@pytest.mark.parametrize(("pause_us", "step_us"), [(0, 600), (99, 600), (100, 467)])
+def test_what_is_between_fused_ops_goes_with_them_where_it_is_short(pause_us: float, step_us: float) -> None:
+    # Three ops of 400 µs a step, 100 µs of Python after the first two. As one, 400 µs are left, and the Python or not.
+    trace, replay = drawn(
+        """
+        step   [1           ][2           ]
+        cpu    [F ] [F ] [F ][F ] [F ] [F ]
+        gpu 7   [K ] [K ] [K ][K ] [K ] [K]
+        """,
+        F=Ev("aten::add", launches="kernel"),
+        K=Ev("add_kernel", "kernel", fill=0.25),
+    )
+    assert replay.step_us == about(1400)
+    assert replay.step_after_us(fuse(host(trace, "aten::add"), into=2, pause_us=pause_us)) == about(step_us)
 
 
 def test_a_full_launch_queue_holds_the_host_back() -> None:
