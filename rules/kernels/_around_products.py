@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -135,7 +136,7 @@ _STEPS = """
     gpu 7   [K   ][E     ][K   ][G      ][R   ][G       ]    [K   ][E     ][K   ][G      ][R   ][G       ]
     """
 _SCORES, _WEIGHTS, _VALUES = [48, 1216, 64], [48, 1216, 1216], [48, 1216, 64]
-_HALF = {"dtypes": ["c10::BFloat16"] * 2}
+_HALF: dict[str, Any] = {"dtypes": ["c10::BFloat16"] * 2}
 
 
 def _module(mean: Ev, back: Ev) -> Drawing:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -202,8 +203,8 @@ def _drawn(odd: Ev, kernel: Ev = _ODD) -> Drawing:
     return draw(_STEPS, us=100, device="A100", A=odd, B=_product(4096, 1024, 7808), S=SYNC, K=kernel, L=_FIT)
 
 
-_BATCHED = {"dtypes": [_HALF] * 2, "args": {"Input Strides": [[77696, 64, 1], [77696, 1, 64]]}}
-_BY_VALUES = {"dtypes": [_HALF] * 2, "args": {"Input Strides": [[1473796, 1214, 1], [77696, 64, 1]]}}
+_BATCHED: dict[str, Any] = {"dtypes": [_HALF] * 2, "args": {"Input Strides": [[77696, 64, 1], [77696, 1, 64]]}}
+_BY_VALUES: dict[str, Any] = {"dtypes": [_HALF] * 2, "args": {"Input Strides": [[1473796, 1214, 1], [77696, 64, 1]]}}
 _ATTENTION = """
     step   [1                                    ][2                                    ]
     cpu    [A][M][V][S                          ]    [A][M][V][S                          ]

@@ -49,9 +49,11 @@ from advisor.api import (
     Price,
     Scale,
     Steps,
+    constant,
     data_size,
     draw,
     edits,
+    lookup,
 )
 
 from ..shared._made_on_host import CREATE_THERE, CREATED, made_on_host
@@ -64,6 +66,8 @@ from ._sent_weights import KEEP_WEIGHTS, come_by_layer, drawn
 
 # Which of two arguments is missing is not known: below 3 % of the step trying both is not worth it.
 _UNSTATED = 0.03
+
+_UNKNOWN_BUS = constant("device.pinned_share").value
 
 CONFIRMED = "real traces: ResNet-50 on a V100, every batch of 19 MB from pageable memory"
 
@@ -96,11 +100,12 @@ def check(
         return
     trip = round_trip(price)
     weights = trip is None and come_by_layer(price, data)
-    how = "low: the copy stays exposed and as slow as now; high: it overlaps with other work"
+    how = "low: the copy stays exposed and as slow as now; high: it overlaps with other work, and is as fast as the bus"
     if weights:
         how = "low: the weights do not fit on the GPU; high: none of them is copied"
     if sites:
-        beside = [edits.remove(np.concatenate((ops, data)))] if weights else [edits.unsync(ops), edits.move(data)]
+        quicker = [edits.unsync(ops), edits.move(data, lanes=1 / _left(copies, price))]
+        beside = [edits.remove(np.concatenate((ops, data)))] if weights else quicker
         saving = price.saving([], beside, ("exposed_copy",), how, model_us=(0.0, exposed_us), bound_us=exposed_us)
     else:
         saving = scale.saving(0.0, exposed_us, how)
@@ -134,6 +139,15 @@ def check(
         claims=("exposed_copy",),
     )
     yield told_in_double(found, price, ops.tolist())
+
+
+def _left(copies: Copies, price: Price) -> float:
+    """Share of their time that these copies take at the least from pinned memory: at the peak of the bus, if known."""
+    device = price.ops.device
+    hardware = lookup(device.name, device.capability)
+    if hardware is None or hardware.bus_gbs is None or not copies.h2d_pageable_bytes or not copies.pageable_us:
+        return _UNKNOWN_BUS
+    return min(copies.h2d_pageable_bytes / (1e3 * hardware.bus_gbs) / copies.pageable_us, 1.0)
 
 
 def _created(sites: Sequence[CopySite], price: Price) -> bool:
