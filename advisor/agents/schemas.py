@@ -5,6 +5,7 @@ A writer without a struct has none here: the gate's baseline file, and the card 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,21 @@ def as_text(name: str) -> str:
 
 
 def _of(kind: Any) -> Schema:
-    return msgspec.json.schema(kind)
+    return {key: _cleaned(value) for key, value in msgspec.json.schema(kind).items()}
+
+
+def _cleaned(value: Any) -> Any:
+    """The schema as all versions of msgspec tell it.
+
+    Before 0.23 descriptions keep the indentation of docstrings, and mappings that are empty by default do not say so.
+    """
+    if isinstance(value, list):
+        return [_cleaned(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {key: _cleaned(one) for key, one in value.items() if (key, one) != ("default", {})}
+    said = kept.get("description")
+    return kept | ({"description": inspect.cleandoc(said)} if isinstance(said, str) else {})
 
 
 def _report() -> Schema:
