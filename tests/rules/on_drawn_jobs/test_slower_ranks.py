@@ -88,7 +88,7 @@ def test_autocast_around_the_loss_alone_is_to_be_around_the_model() -> None:
 
 def test_attention_whose_scores_of_positions_are_gathered_keeps_the_gathers() -> None:
     said = told("swept")
-    assert said.findings()[0][0].rule == "allocator-churn"
+    assert {outcome.rule for outcome, _ in said.findings()[:2]} == {"allocator-churn", "unfused-attention"}
     (finding,) = found(said, "unfused-attention")
     assert finding.saving is not None
     assert finding.saving.low_us == 0
