@@ -150,6 +150,8 @@ def settings(source: str) -> dict[str, Any]:
         ("Q = FakeQuantize.with_args(\n    observer=HistogramObserver)", "histogram_observer", 2),
         ("config = GPT2Config(\n    n_embd=8,\n    vocab_size=args.vocabulary)", "vocab_size", 3),
         ("table = nn.Embedding(\n    9,\n    8,\n    max_norm=1.0)", "max_norm", 4),
+        ("p.add_argument('--threads', default=1)\nset_num_threads(args.threads)", "threads_number", 1),
+        ("cores = 1\nn = cores\ntorch.set_num_threads(n)", "threads_number", 1),
     ],
 )
 def test_settings_that_only_the_text_tells(text: str, setting: str, line: int) -> None:
@@ -160,6 +162,8 @@ def test_settings_that_only_the_text_tells(text: str, setting: str, line: int) -
     ("text", "setting"),
     [
         ("eval_every = 5\nrun(eval_every=7)", "evaluation_every"),  # two numbers
+        ("torch.set_num_threads(1)", "threads_number"),  # in the call itself
+        ("n = 1 if small else 2\ntorch.set_num_threads(n)", "threads_number"),
         ("run(save_strategy='steps')\nrun(save_strategy='epoch')", "checkpoint_every"),  # either
         ("test_size = 5", "evaluation_every"),  # none of how often
         ("ids = tokenizer(texts, padding='longest', max_length=64)", "padding"),

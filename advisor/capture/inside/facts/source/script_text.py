@@ -108,6 +108,7 @@ class ScriptText:
             name: _only(sorted(at)[:1] if name in FIRST_COUNTS else at) for name, at in known.items() if is_set(name)
         }
         found |= {"penalty_every": self.penalty_interval(), **self.batch_sizes(), **self.intervals()}
+        found["threads_number"] = self._threads(found.get("threads") or {})
         return {name: place for name, place in found.items() if place}
 
     def batch_sizes(self) -> dict[str, Place]:
@@ -174,11 +175,23 @@ class ScriptText:
             return {}
         if _number(passed) == value:
             return _place(call["file"], passed.lineno)
+        return _only((one.file, one.line) for one in self._behind(passed) if one.number == value)
+
+    def _behind(self, passed: ast.expr) -> list[_Given]:
+        """What the name that is passed is given, and the names that it is given."""
         names = {last_name(passed)} - {""}
         given = self._given if names else []
         for _ in range(_MOST_NAMES):
             names |= {one.other for one in given if one.name in names and one.other}
-        return _only((one.file, one.line) for one in given if one.name in names and one.number == value)
+        return [one for one in given if one.name in names]
+
+    def _threads(self, call: Place) -> Place:
+        """Where the number that `set_num_threads` is given stands, if not in the call; empty where unknown."""
+        around = self._around(call) if call else []
+        node = next((one for one in around if last_name(one.func) == "set_num_threads" and one.args), None)
+        if node is None or _number(node.args[0]) is not None:
+            return {}
+        return _only((one.file, one.line) for one in self._behind(node.args[0]) if one.number)
 
     def dataset(self, call: Place) -> Place:
         """Where the dataset that a loader is given is made: the call that is passed, or assigned to the name passed.
