@@ -102,3 +102,22 @@ def test_a_child_has_the_scripts_own_time() -> None:
         os._exit(0 if sys.getswitchinterval() == usual else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     asleep.join()
+
+
+def test_while_c_code_keeps_the_lock_waits_become_ordinary_ones() -> None:
+    """`sum` of a list gives the lock away only when it returns."""
+    from advisor.capture.inside.steps.lock_turn import LockTurn
+
+    turn, numbers = LockTurn(), [0.5] * 20_000_000
+    turn.seen({}, watched=1)
+    turn.seen({}, watched=1)
+    asleep = threading.Thread(target=turn.sleep, args=(0.02,))
+    asleep.start()
+    while asleep.is_alive():
+        sum(numbers)
+    within: list[float] = []
+    timer = threading.Timer(0.02, lambda: within.append(sys.getswitchinterval()))
+    timer.start()
+    turn.sleep(0.1)
+    timer.join()
+    assert within == [sys.getswitchinterval()]
