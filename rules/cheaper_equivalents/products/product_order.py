@@ -84,7 +84,7 @@ def check(
     min_fewer: float = 2.0,  # times as few operations: products of other shapes may take twice as long for each
 ) -> Iterator[Finding]:
     events, ops, steps = price.ops.events, price.ops.outermost, price.ops.steps.count
-    orders = (_order(events, readers, row) for row in ops.tolist())
+    orders = (_order(events, readers, row) for row in ops[events.exactly(*_PRODUCTS)[ops]].tolist())
     found = [order for order in orders if order is not None and order.fewer >= min_fewer]
     if not found:
         return
@@ -107,7 +107,7 @@ def check(
 
 def _order(events: Events, readers: Readers, row: int) -> Order | None:
     """The product in this row with the one that alone reads its result."""
-    first = _product(events, row, alone=True) if events.text(row) in _PRODUCTS else None
+    first = _product(events, row, alone=True)
     behind = readers.of(row) if first is not None else []
     if len(behind) == 1 and events.text(behind[0]) in _SCALED and _by_number(events, behind[0]):
         behind = readers.of(behind[0])

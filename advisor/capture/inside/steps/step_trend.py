@@ -54,13 +54,6 @@ class Stretch:
         self.queued_ns = (self.queued_ns or 0) + (later.queued_ns or 0) if known else None
         self.resident = later.resident
 
-    def places(self) -> dict[tuple[str, int], int]:
-        """Lines of the loop that were sampled in it: file and line, and how often."""
-        found: dict[tuple[str, int], int] = {}
-        for (_, _, _, file, line), hits in self.lines.items():
-            found[file, line] = found.get((file, line), 0) + hits
-        return found
-
     def usual_ns(self) -> int:
         """What an ordinary step of it took: the median of the kept times."""
         return median_low(self.kept_ns)
