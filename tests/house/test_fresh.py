@@ -13,7 +13,11 @@ import pytest
 from benchmark_modules import benchmark, steps_made
 
 FRESH = Path(__file__).parents[1] / "fresh"
-DECLARED = tomllib.loads((FRESH / "fresh.toml").read_text("utf-8"))
+BATCHES = sorted(FRESH.glob("batch_*"))
+OF_BATCH = {batch: tomllib.loads((batch / "fresh.toml").read_text("utf-8")) for batch in BATCHES}
+DECLARED = {name: facts for declared in OF_BATCH.values() for name, facts in declared.items()}
+FOLDERS = {name: batch / name for batch, declared in OF_BATCH.items() for name in declared}
+HEALTHY = sorted(FRESH.glob("batch_*/healthy/*.py"))
 KINDS = {
     "input", "host", "model", "optimizer", "precision", "memory", "run", "threads", "loss", "metrics", "settings",
     "distributed", "batch", "drift",
@@ -21,11 +25,12 @@ KINDS = {
 
 
 def test_every_folder_is_declared_and_every_declaration_has_its_files() -> None:
-    folders = {path.name for path in FRESH.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert folders - {"healthy"} == set(DECLARED)
-    assert all((FRESH / name / f"{role}.py").is_file() for name in DECLARED for role in ("slow", "fixed"))
-    assert len(DECLARED) >= 40
-    assert len(list((FRESH / "healthy").glob("*.py"))) >= 10
+    for batch, declared in OF_BATCH.items():
+        folders = {path.name for path in batch.iterdir() if path.is_dir() and path.name != "__pycache__"}
+        assert folders - {"healthy"} == set(declared)
+    assert all((folder / f"{role}.py").is_file() for folder in FOLDERS.values() for role in ("slow", "fixed"))
+    assert len(DECLARED) == sum(map(len, OF_BATCH.values())) >= 40
+    assert len({path.name for path in HEALTHY}) == len(HEALTHY) >= 10
 
 
 @pytest.mark.parametrize("name", DECLARED)
@@ -36,13 +41,13 @@ def test_a_declaration_is_whole_and_its_line_is_in_slow_once(name: str) -> None:
     assert facts["kind"] in KINDS
     assert facts.get("over", "run") == "run"
     assert len(facts["fault"]) > 20
-    slow = (FRESH / name / "slow.py").read_text("utf-8").splitlines()
+    slow = (FOLDERS[name] / "slow.py").read_text("utf-8").splitlines()
     assert [facts["line"] in line for line in slow].count(True) == 1
 
 
 @pytest.mark.parametrize("name", DECLARED)
 def test_the_two_scripts_differ_in_the_fault_alone(name: str) -> None:
-    slow, fixed = ((FRESH / name / f"{role}.py").read_text("utf-8").splitlines() for role in ("slow", "fixed"))
+    slow, fixed = ((FOLDERS[name] / f"{role}.py").read_text("utf-8").splitlines() for role in ("slow", "fixed"))
     assert slow != fixed
     shared = difflib.SequenceMatcher(None, slow, fixed, autojunk=False).get_matching_blocks()
     size = sum(block.size for block in shared)
@@ -63,14 +68,14 @@ def test_every_fourth_script_of_one_process_trains() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("torchvision")
     scripts = [
-        FRESH / name / f"{role}.py"
+        FOLDERS[name] / f"{role}.py"
         for name, facts in DECLARED.items()
         for role in ("slow", "fixed")
         if "launcher" not in facts
     ]
     # Those of several ranks are started by torchrun.
-    healthy = [path for path in (FRESH / "healthy").glob("*.py") if not path.stem.startswith("ddp_")]
-    scripts = [*scripts, *sorted(healthy)][::4]
+    healthy = [path for path in HEALTHY if not path.stem.startswith("ddp_")]
+    scripts = [*scripts, *healthy][::4]
     left = {path: names for path in scripts if (names := _missing(path))}
     if left:
         warnings.warn(f"left out, as packages that they import are not installed: {left}", stacklevel=1)

@@ -6,7 +6,7 @@
     python tests/benchmarks/pairs/fresh.py --table           only the table, from the results that there are
 
 slow.py and fixed.py run in turns without a profiler; then `advisor run` looks at each, and at the healthy scripts.
-Nothing is declared about rules beforehand. `names` in tests/fresh/fresh.toml is filled in afterwards by a person: the
+Nothing is declared about rules beforehand. `names` in a batch's fresh.toml is filled in afterwards by a person: the
 rules whose findings on slow.py say what is wrong with it. Never tune on these scripts. Measure on a machine that does
 nothing else.
 """
@@ -28,19 +28,20 @@ Row = dict[str, Any]
 
 
 def cases() -> list[pairs.Case]:
-    """Every script of the folder, by name."""
-    declared = tomllib.loads((FRESH / "fresh.toml").read_text("utf-8"))
+    """Every script of every batch, in the order of batches."""
     faulty = [
-        pairs.Case(name, "fresh", {role: FRESH / name / f"{role}.py" for role in ("slow", "fixed")}, facts)
-        for name, facts in declared.items()
+        pairs.Case(name, "fresh", {role: path.parent / name / f"{role}.py" for role in ("slow", "fixed")}, facts)
+        for path in sorted(FRESH.glob("batch_*/fresh.toml"))
+        for name, facts in tomllib.loads(path.read_text("utf-8")).items()
     ]
-    healthy = sorted((FRESH / "healthy").glob("*.py"))
+    healthy = sorted(FRESH.glob("batch_*/healthy/*.py"))
     return faulty + [pairs.Case(path.stem, "healthy", {"slow": path}, {}) for path in healthy]
 
 
 def fault_line(name: str, snippet: str) -> int:
     """The number of the line of slow.py that holds the snippet."""
-    lines = (FRESH / name / "slow.py").read_text("utf-8").splitlines()
+    slow = next(FRESH.glob(f"batch_*/{name}/slow.py"))
+    lines = slow.read_text("utf-8").splitlines()
     return next(number for number, line in enumerate(lines, 1) if snippet in line)
 
 
