@@ -29,13 +29,14 @@ from drawn_jobs import (  # noqa: E402
     twentieth_set,
     twenty_first_set,
     twenty_second_set,
+    twenty_third_set,
 )
 from drawn_loops import report  # noqa: E402
 
 _SETS = (
     *(seventh_set, eighth_set, ninth_set, tenth_set, eleventh_set, twelfth_set, thirteenth_set, fourteenth_set),
     *(fifteenth_set, sixteenth_set, seventeenth_set, eighteenth_set, nineteenth_set, twentieth_set),
-    *(twenty_first_set, twenty_second_set),
+    *(twenty_first_set, twenty_second_set, twenty_third_set),
 )
 
 
