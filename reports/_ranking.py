@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Outcome, Report, Source, dataclass
+from itertools import groupby
+
+from advisor.api import Finding, Outcome, Report, Source, dataclass, least_changes_first
 
 from . import _labels, _tried, _words
 from ._verdict import Headline
@@ -40,11 +42,15 @@ class Groups:
 def groups(report: Report) -> Groups:
     """The findings of a report in their groups, each by the wait that was measured or else by saving; bounds come last.
 
+    Of two that save the same time the one that changes less of the training comes first.
+
     That a device idled for lack of launches was measured; that a fix gives this back is what is not confirmed, and may
     be no more than a bound.
     """
     found = report.findings()
-    ordered = sorted(found, key=lambda pair: _order(report, pair[1], [one for _, one in found]))
+    by_worth = sorted(found, key=lambda pair: _order(report, pair[1], [one for _, one in found]))
+    alike = groupby(by_worth, key=lambda pair: _certainty(report, pair[1], report.step_us))
+    ordered = [pair for _, pairs in alike for pair in least_changes_first(pairs, report.step_us)]
     actions = [pair for pair in ordered if _stands(*pair) and pair[1].recoverable]
     unconfirmed = [pair for pair in ordered if not pair[0].confirmed and not (_stands(*pair) and pair[1].recoverable)]
     apart = [pair for pair in ordered if pair[0].confirmed and not pair[1].recoverable]

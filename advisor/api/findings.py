@@ -49,6 +49,7 @@ from advisor.model import (
     Tried,
     WhatIfRanks,
     finding_order,
+    least_changes_first,
 )
 from advisor.places.user_folders import cache_folder
 from advisor.quantities import data_size, duration, duration_unit, significant
@@ -108,6 +109,7 @@ __all__ = [
     "duration_unit",
     "encode_report",
     "finding_order",
+    "least_changes_first",
     "significant",
     "trial_words",
 ]

@@ -166,7 +166,7 @@ def joined(
         steps=reference.summary.steps,
         metrics=reference.summary.metrics,
         breakdown=reference.summary.breakdown,
-        outcomes=tuple(severity.settled(outcome, step_us) for outcome in widened),
+        outcomes=told_once.named_once([severity.settled(outcome, step_us) for outcome in widened], step_us),
         joint=repeats.of_joint(together, step_us, noise),
         replay=shown.replay,
         ranks=tuple(result.summary for result in results),

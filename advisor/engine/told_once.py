@@ -1,4 +1,4 @@
-"""Idle time of a device that several fixes would save belongs to one of them."""
+"""Time that several fixes would save counts once: idle time with one of them, other time as its findings say."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from advisor.analyses.costs.replay import Replay, ReplayedSaving
-from advisor.model import Finding, Outcome, Saving, finding_order
+from advisor.model import Finding, Outcome, Saving, changes_less, finding_order
 from advisor.model.savings import NOTHING_SHARE
 
 # Two replays of one graph settle to a part in ten thousand of the step each.
@@ -36,6 +36,20 @@ def idle_once(
         else outcome
         for at, outcome in enumerate(outcomes)
     )
+
+
+def named_once(outcomes: Sequence[Outcome], step_us: float) -> tuple[Outcome, ...]:
+    """The outcomes in which a saving names the fix that saves the same time and changes less of the training."""
+    found = [(outcome, finding) for outcome in outcomes for finding in outcome.findings]
+
+    def named(outcome: Outcome, finding: Finding) -> Finding:
+        less = next((one.rule for one, other in found if changes_less((one, other), (outcome, finding), step_us)), None)
+        if less is None or finding.saving is None:
+            return finding
+        how = f"{finding.saving.how}; `{less}` saves the same time and changes less: it counts once"
+        return replace(finding, saving=replace(finding.saving, how=how))
+
+    return tuple(replace(one, findings=tuple(named(one, finding) for finding in one.findings)) for one in outcomes)
 
 
 def _of_idle(outcomes: Sequence[Outcome], step_us: float, kind: type[Saving]) -> list[tuple[_Place, str, Finding]]:

@@ -4,7 +4,18 @@ Every output (page, terminal, SARIF, gate) is a pure function of a `Report`. Nam
 additive changes only, and a change of meaning raises `VERSION`.
 """
 
-from advisor.model.findings import Finding, Fix, Outcome, Risk, Severity, Status, Treatment, finding_order
+from advisor.model.findings import (
+    Finding,
+    Fix,
+    Outcome,
+    Risk,
+    Severity,
+    Status,
+    Treatment,
+    changes_less,
+    finding_order,
+    least_changes_first,
+)
 from advisor.model.line_share import LineShare
 from advisor.model.memory import MemoryHolder, MemoryPeak, MemoryPoint, MemoryRelief
 from advisor.model.metrics import Counter, Metric, OpRow, Unit
@@ -81,5 +92,7 @@ __all__ = [
     "Unit",
     "WhatIf",
     "WhatIfRanks",
+    "changes_less",
     "finding_order",
+    "least_changes_first",
 ]

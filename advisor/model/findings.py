@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -11,6 +12,9 @@ from advisor.model.source import Source
 Severity = Literal["high", "medium", "low"]
 Status = Literal["found", "clear", "skipped", "error"]
 Risk = Literal["exact", "draws", "numerics", "semantics"]
+_RISKS: tuple[Risk, ...] = ("exact", "draws", "numerics", "semantics")  # what changes least comes first
+# A fix that changes less comes first if it may save at least so much of what the other may: with less, it is a detail.
+_WORTH_FIRST = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +104,45 @@ def finding_order(rule: str, finding: Finding, step_us: float | None = None) -> 
     if saving is None:
         return (2, 0.0, 0.0, rule, finding.message)
     return (int(saving.is_bound(step_us)), -saving.high_us, -saving.low_us, rule, finding.message)
+
+
+def in_order(found: Iterable[tuple[Outcome, Finding]], step_us: float | None = None) -> list[tuple[Outcome, Finding]]:
+    """Findings by `finding_order`, but of two that save the same time the one that changes less comes first."""
+    by_saving = sorted(found, key=lambda pair: finding_order(pair[0].rule, pair[1], step_us))
+    return least_changes_first(by_saving, step_us)
+
+
+def least_changes_first(
+    found: Iterable[tuple[Outcome, Finding]], step_us: float | None = None
+) -> list[tuple[Outcome, Finding]]:
+    """Findings in the order given, except that each comes before those that it `changes_less` than."""
+    placed: list[tuple[Outcome, Finding]] = []
+    for pair in found:
+        before = (at for at, other in enumerate(placed) if changes_less(pair, other, step_us))
+        placed.insert(next(before, len(placed)), pair)
+    return placed
+
+
+def changes_less(one: tuple[Outcome, Finding], other: tuple[Outcome, Finding], step_us: float | None = None) -> bool:
+    """Whether a fix saves the same time as another, changes less of the training, and may save at least half as much.
+
+    It is no less certain, nor less confirmed. The same time is that of a part of the step that both claim, or the time
+    between steps, at a line that both name.
+    """
+    (outcome, finding), (than, rival) = one, other
+    if outcome.rule == than.rule or not (finding.saving and rival.saving and finding.fix and rival.fix):
+        return False
+    if _RISKS.index(finding.fix.risk) >= _RISKS.index(rival.fix.risk) or outcome.confirmed < than.confirmed:
+        return False
+    if finding.saving.high_us < _WORTH_FIRST * rival.saving.high_us or not (finding.recoverable and rival.recoverable):
+        return False
+    less_certain = finding.saving.is_bound(step_us) and not rival.saving.is_bound(step_us)
+    return not less_certain and _same_time(finding, rival)
+
+
+def _same_time(one: Finding, other: Finding) -> bool:
+    between_steps = one.run_us is not None
+    if between_steps != (other.run_us is not None) or not (between_steps or set(one.claims) & set(other.claims)):
+        return False
+    lines = {(at.file, at.line) for at in one.where}
+    return any((at.file, at.line) in lines for at in other.where)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from advisor.model.findings import Finding, Outcome, finding_order
+from advisor.model.findings import Finding, Outcome, in_order
 from advisor.model.line_share import LineShare
 from advisor.model.memory import MemoryPeak
 from advisor.model.metrics import Counter, Metric, OpRow
@@ -62,6 +62,6 @@ class Report:
         return metric.value if metric and metric.status == "measured" else None
 
     def findings(self) -> list[tuple[Outcome, Finding]]:
-        """All findings of confirmed and unconfirmed rules, in the order of `finding_order`."""
+        """All findings of confirmed and unconfirmed rules, in the order of `in_order`."""
         pairs = [(outcome, finding) for outcome in self.outcomes for finding in outcome.findings]
-        return sorted(pairs, key=lambda pair: finding_order(pair[0].rule, pair[1], self.step_us))
+        return in_order(pairs, self.step_us)

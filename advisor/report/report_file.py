@@ -73,10 +73,15 @@ def decode(data: bytes, path: Path | str = "report.json") -> Report:
 def ordered(report: Report) -> Report:
     """The report in the order of the contract: findings by saving, and the rules by their best finding."""
     step_us = report.step_us
-    outcomes = (replace(outcome, findings=_sorted(outcome, step_us)) for outcome in report.outcomes)
+    outcomes = [replace(outcome, findings=_sorted(outcome, step_us)) for outcome in report.outcomes]
+    best: dict[str, int] = {}
+    for at, (outcome, _) in enumerate(replace(report, outcomes=tuple(outcomes)).findings()):
+        best.setdefault(outcome.rule, at)
     return replace(
         report,
-        outcomes=tuple(sorted(outcomes, key=lambda outcome: _outcome_order(outcome, step_us))),
+        outcomes=tuple(
+            sorted(outcomes, key=lambda one: (_STATUS_ORDER.index(one.status), best.get(one.rule, 0), one.rule))
+        ),
         metrics={name: _finite(metric) for name, metric in report.metrics.items()},
         ranks=tuple(
             replace(rank, metrics={name: _finite(metric) for name, metric in rank.metrics.items()})
@@ -87,12 +92,6 @@ def ordered(report: Report) -> Report:
 
 def _sorted(outcome: Outcome, step_us: float | None) -> tuple[Finding, ...]:
     return tuple(sorted(outcome.findings, key=lambda finding: finding_order(outcome.rule, finding, step_us)))
-
-
-def _outcome_order(outcome: Outcome, step_us: float | None) -> tuple[int, tuple[Any, ...]]:
-    findings = outcome.findings
-    best = finding_order(outcome.rule, findings[0], step_us) if findings else (2, 0.0, 0.0, outcome.rule, "")
-    return _STATUS_ORDER.index(outcome.status), best
 
 
 def _finite(metric: Metric) -> Metric:

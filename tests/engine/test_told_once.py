@@ -6,8 +6,8 @@ import pytest
 from benchmarks.gpu.drawn_jobs import eighth_set, tenth_set
 from drawn_loops import report
 
-from advisor.engine.told_once import idle_once
-from advisor.model import Finding, Outcome, Report, Saving
+from advisor.engine.told_once import idle_once, named_once
+from advisor.model import Finding, Fix, Outcome, Report, Risk, Saving, Source, least_changes_first
 
 
 def drawn(of: object, name: str) -> tuple[Report, float]:
@@ -83,3 +83,38 @@ def test_a_change_of_work_owns_idle_time_where_that_is_most_of_what_it_saves(
     first, _ = (one.findings[0] for one in idle_once(outcomes, None, 2_000.0, {"idle_launch": 900.0, "compute": 900.0}))
     assert first.saving is not None
     assert first.saving.high_us == left_us
+
+
+def changing(rule: str, high_us: float, risk: Risk, line: int, run_us: float | None = 1000.0) -> Outcome:
+    """A rule that found something between the training steps at this line and at line 80, which changes so much."""
+    finding = Finding(
+        f"{rule} found something.",
+        Saving(high_us / 2, high_us, "measured", "samples"),
+        where=(Source("train.py", line), Source("train.py", 80)),
+        fix=Fix("Change it", risk),
+        claims=("forward",),
+        run_us=run_us,
+    )
+    return Outcome(rule, "found", (finding,))
+
+
+@pytest.mark.parametrize(
+    ("high_us", "run_us", "first"),
+    [
+        (300.0, 1000.0, "small-evaluation-batch"),
+        (150.0, 1000.0, "frequent-evaluation"),
+        (300.0, None, "frequent-evaluation"),
+    ],
+    ids=["at least half as much", "less than half", "time of the steps, not between them"],
+)
+def test_of_two_that_save_the_same_time_what_changes_less_comes_first(
+    high_us: float, run_us: float | None, first: str
+) -> None:
+    fewer = changing("frequent-evaluation", 400.0, "semantics", 90)
+    larger = changing("small-evaluation-batch", high_us, "numerics", 60, run_us)
+    ordered = least_changes_first([(one, one.findings[0]) for one in (fewer, larger)], 1000.0)
+    assert ordered[0][0].rule == first
+    told = named_once([fewer, larger], 1000.0)[0].findings[0].saving
+    assert told is not None
+    assert ("it counts once" in told.how) == (first == "small-evaluation-batch")
+    assert told.high_us == 400.0
