@@ -1,8 +1,9 @@
 """A metric computes the value of each batch, although an epoch's is logged.
 
 ## What it looks at
-Metrics of torchmetrics that are modules of the model: the lines of the training step that call them, and what these
-lines take.
+Metrics that the training step calls: torchmetrics' `Metric` and `MetricCollection`, and the script's own modules with
+`update()`, `compute()` and `reset()`, be they part of the model or held in a variable, an attribute or a dictionary.
+The lines that call them, and what these lines take. The script's own count only where their call runs `compute()`.
 
 ## Why it costs time
 Calling a metric computes its value for the batch and keeps what the value of the epoch needs. `update()` only does the
@@ -34,6 +35,9 @@ from advisor.api import (
     Lines,
     MetricModules,
     Price,
+    Source,
+    Stretch,
+    callers_above,
     draw,
     duration,
 )
@@ -52,11 +56,12 @@ def check(
 ) -> Iterator[Finding]:
     if price.on_device or costs is None:
         return  # on a device, what the line waits for there is not the metric's
-    step_us, known = price.scale.step_us, {line.source: line for line in costs.lines}
-    for path, at in modules.calls:
+    step_us = price.scale.step_us
+    for call in modules.calls:
+        path, at = call.name, call.source
         # What a library's loop calls is no line of the script's, and the one that calls the library takes all steps.
-        line = known.get(at) if at not in lines.holders else None
-        us = min(price.deprofiled.us(line.work)[1], step_us) if line else 0.0
+        work = _work(costs, at) if at not in lines.holders else ()
+        us = min(price.deprofiled.us(sum(work[1:], work[0]))[1], step_us) if work else 0.0
         if us < min_share * step_us:
             continue
         name = path.rpartition(".")[2]
@@ -68,15 +73,43 @@ def check(
             saving=price.of_us(0.0, us, "low: `update()` takes as long as the call; high: it takes no time"),
             where=(at,),
             facts={"line_us": us, "metric": path},
-            fix=Fix(
-                "Call `update()` in the step, and `compute()` once an epoch",
-                "exact",
-                f'self.log("{name}", self.{name}(output, target), on_step=False, on_epoch=True)',
-                f'self.{name}.update(output, target)\nself.log("{name}", self.{name}, on_step=False, on_epoch=True)',
-            ),
+            fix=_logged(name) if call.of_model else _updated(name),
             claims=("forward", "other_ops", "host"),
             at_most="medium",  # the value of each batch may be wanted
         )
+
+
+def _work(costs: LineCosts, at: Source) -> tuple[Stretch, ...]:
+    """What a line takes, and what the lines of the script's own metric take that it calls."""
+    called = {(line.source.file, line.source.line): line.called_from for line in costs.lines}
+    place = at.file, at.line
+    return tuple(
+        line.work
+        for line in costs.lines
+        if place in (own := (line.source.file, line.source.line), *callers_above(own, called))
+    )
+
+
+_TITLE = "Call `update()` in the step, and `compute()` once an epoch"
+
+
+def _logged(name: str) -> Fix:
+    """Of a module of Lightning, whose `log` computes the value of the epoch."""
+    return Fix(
+        _TITLE,
+        "exact",
+        f'self.log("{name}", self.{name}(output, target), on_step=False, on_epoch=True)',
+        f'self.{name}.update(output, target)\nself.log("{name}", self.{name}, on_step=False, on_epoch=True)',
+    )
+
+
+def _updated(name: str) -> Fix:
+    return Fix(
+        _TITLE,
+        "exact",
+        f"{name}(output, target)  # in each step",
+        f"{name}.update(output, target)  # in each step\nvalue = {name}.compute()  # once an epoch",
+    )
 
 
 def _profiled(sorts: int) -> Drawing:
@@ -93,12 +126,15 @@ def _profiled(sorts: int) -> Drawing:
     )
 
 
-def _recorded(sorts: int, passed: int = 4, loop: bool = False) -> Drawing:
+def _recorded(sorts: int, passed: int = 4, loop: bool = False, computes: bool | None = None) -> Drawing:
     """The step whose lines and modules were recorded: the layer in line 30, the metric in line 31.
 
     passed: the number of the node that runs in the backward pass, 4 of the layer or 5 of the metric; loop: line 31
-    calls a library that runs the loop.
+    calls a library that runs the loop; computes: the metric is no module of the model, and its call computes or not.
     """
+    held = computes is not None
+    called = "advisor:metric|scores|MetricCollection" if held else "advisor:module|train_auc|MultilabelAUROC"
+    value = "advisor:computes|MultilabelAUROC" if computes else "advisor:call|torch.Tensor.sort"
 
     def line(number: int) -> Ev:
         return Ev(f"advisor:line|train.py|{number}|train", "user_annotation")
@@ -110,13 +146,15 @@ def _recorded(sorts: int, passed: int = 4, loop: bool = False) -> Drawing:
         step   [1                        ]
         cpu    {lanes}
         cpu    [M     ][N         ][B   ]
-        cpu    [F    ] [S        ]
+        cpu    [F    ] [V        ]
+        cpu            [S        ]
         """,
         us=100,
         D=line(31),
         **more,
         M=Ev("advisor:module|net|Linear", "user_annotation"),
-        N=Ev("advisor:module|train_auc|MultilabelAUROC", "user_annotation"),
+        N=Ev(called, "user_annotation"),
+        V=Ev(value, "user_annotation"),
         F=Ev(FORWARD.name, args={"Sequence number": 4}),
         S=Ev("aten::sort", times=sorts, fill=0.9, args={"Sequence number": 5}),
         B=Ev(BACKWARD.name, args={"Sequence number": passed}),
@@ -141,6 +179,23 @@ EXAMPLES = [
     ),
     Example(
         "a module that is no metric", _profiled(20), None, _facts(metric=False), lines=_recorded(20), near_miss=True
+    ),
+    Example(
+        "a collection of metrics outside of the model, in a variable",
+        _profiled(20),
+        facts=_facts(metric=False),
+        lines=_recorded(20, computes=True),
+        saves_us=(0, 1_200),
+        says=("`scores`", "train.py:31"),
+        fixes=("scores.update(output, target)",),
+    ),
+    Example(
+        "the script's own metric whose call only updates",
+        _profiled(20),
+        None,
+        _facts(metric=False),
+        lines=_recorded(20, computes=False),
+        near_miss=True,
     ),
     Example(
         "a metric that is the loss: the backward pass goes through it",

@@ -1,8 +1,9 @@
-"""Metrics of torchmetrics that are modules of the model: the lines that call them in training steps."""
+"""Metrics that are called in training steps: the lines that call them."""
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.nesting import nearest, parents
@@ -16,18 +17,32 @@ from advisor.computed import Missing
 from advisor.model import Source
 from advisor.trace.events import Category, Events
 
+Rows = npt.NDArray[np.int64]
+
+
+# What capture writes for the call of a metric, wherever it is held, and for the value that is computed in it.
+_CALLED, _COMPUTES = "advisor:metric|", "advisor:computes|"
+
+
+class MetricCall(Struct, frozen=True):
+    """A line that calls a metric: the path in its model, or else the name of what holds it."""
+
+    name: str
+    source: Source
+    of_model: bool
+
 
 class MetricModules(Struct, frozen=True):
-    """Path of each metric that is called in the recorded steps, and the line of the script that calls it.
+    """The metrics that are called in the recorded steps, one for each line of the script that calls some.
 
     None that the backward pass goes through: its value is the loss, or a part of it.
     """
 
-    calls: tuple[tuple[str, Source], ...]
+    calls: tuple[MetricCall, ...]
 
     @classmethod
     def compute(cls, recorded: LinesTrace | None, record: RankRecord) -> MetricModules:
-        """The calls of this rank; none where the model has no metric, or the script calls `update()` alone.
+        """The calls of this rank; none where there is no metric, or the script calls `update()` alone.
 
         Missing where lines were not recorded. A call and the line that makes it are ranges of one thread.
         """
@@ -35,18 +50,31 @@ class MetricModules(Struct, frozen=True):
             raise Missing("lines were not recorded; capture the script with `advisor run`, without --no-lines")
         metrics = {one["path"] for one in (record.model or {}).get("modules") or [] if one.get("metric")}
         events = recorded.trace.events
-        called = events.names_where(lambda name: name.startswith(PREFIX) and parse_range(name)[0] in metrics)
-        if not called.any():
+        ranges, rows = events.of(Category.ANNOTATION), _called(events, metrics)
+        if not len(rows):
             return cls(())
-        ranges = events.of(Category.ANNOTATION)
         above = nearest(parents(events, ranges), events.named(LINE))
-        found: dict[str, Source] = {}
-        for row in (events.rows_with(called) & ranges).nonzero()[0].tolist():
-            path = parse_range(events.text(row))[0]
+        found: dict[Source, MetricCall] = {}
+        for row in rows.tolist():  # a collection of metrics before those that it calls
             line = parse_record(events.text(int(above[row]))) if above[row] >= 0 else None
-            if line is not None and path not in found and not _is_differentiated(events, row):
-                found[path] = line
-        return cls(tuple(found.items()))
+            if line is not None and line not in found and not _is_differentiated(events, row):
+                path = parse_range(events.text(row).removeprefix(_CALLED))[0]
+                found[line] = MetricCall(path, line, of_model=path in metrics)
+        return cls(tuple(found.values()))
+
+
+def _called(events: Events, metrics: set[str]) -> Rows:
+    """Calls of metrics that compute a value, as they began: all of torchmetrics in the model, others if seen to."""
+    ranges = events.of(Category.ANNOTATION)
+    known = events.names_where(lambda name: name.startswith(PREFIX) and parse_range(name)[0] in metrics)
+    calls = np.flatnonzero(events.named(_CALLED) & ranges)
+    values = np.flatnonzero(events.named(_COMPUTES) & ranges)
+    inside = (events.start_ns[values] >= events.start_ns[calls, None]) & (
+        events.end_ns[values] <= events.end_ns[calls, None]
+    )
+    same = events.thread[values] == events.thread[calls, None]
+    rows = np.union1d(np.flatnonzero(events.rows_with(known) & ranges), calls[(inside & same).any(axis=1)])
+    return rows[np.argsort(events.start_ns[rows], kind="stable")]
 
 
 def _is_differentiated(events: Events, row: int) -> bool:

@@ -1,4 +1,4 @@
-"""Metrics of torchmetrics in a real run, with a package of that name among the installed ones."""
+"""Metrics that a real run calls: of torchmetrics, with a package of that name installed, and of the script's own."""
 
 from __future__ import annotations
 
@@ -21,6 +21,37 @@ class Metric(torch.nn.Module):
     def forward(self, scores):
         self.update(scores)
         return torch.cat(self.kept[-1:] * 400).sort().values.mean()
+"""
+# Held by what is no module: a metric in a list, and one in a dictionary whose call only updates.
+HELD = """import torch
+class Scores(torch.nn.Module):
+    def __init__(self, computes):
+        super().__init__()
+        self.computes, self.kept = computes, []
+    def update(self, scores):
+        self.kept = [scores]
+    def compute(self):
+        return torch.cat(self.kept * 400).sort().values.mean()
+    def reset(self):
+        self.kept = []
+    def forward(self, scores):
+        self.update(scores)
+        return self.compute() if self.computes else None
+class Training:
+    def __init__(self):
+        self.net = torch.nn.Linear(64, 8)
+        self.scores = [Scores(True)]
+        self.others = {"kept": Scores(False)}
+    def run(self):
+        optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        for number in range(60):
+            optimizer.zero_grad()
+            output = self.net(torch.randn(64, 64))
+            output.square().mean().backward()
+            optimizer.step()
+            self.scores[0](output.detach().flatten())
+            self.others["kept"](output.detach().flatten())
+Training().run()
 """
 SCRIPT = """import torch
 from torchmetrics.metric import Metric
@@ -63,3 +94,16 @@ def test_a_metric_that_is_called_is_told_at_its_line(tmp_path: Path, called: str
     [told] = [one for one in report["outcomes"] if one["rule"] == "called-metrics"]
     lines = [one["where"][0]["line"] for one in told["findings"]]
     assert lines == ([15] if found else [])
+
+
+def test_a_metric_outside_of_the_model_is_told_where_its_call_computes(tmp_path: Path) -> None:
+    """Whatever package its class is of; one whose call only updates is not told."""
+    script = tmp_path / "train.py"
+    script.write_text(HELD)
+    done = advised("--quiet", "--output", "out", str(script), cwd=tmp_path)
+    assert done.status == 0, done.err
+    report = json.loads((tmp_path / "out" / "report.json").read_text("utf-8"))
+    [told] = [one for one in report["outcomes"] if one["rule"] == "called-metrics"]
+    line = HELD.splitlines().index("            self.scores[0](output.detach().flatten())") + 1
+    [found] = told["findings"]
+    assert (found["where"][0]["line"], found["facts"]["metric"]) == (line, "scores")

@@ -2,8 +2,9 @@
 
 A trace function opens a range at each line of the user's code on the loop's thread and closes it at the next one, so
 that a gap without any torch op still has its line. `advisor:call|<module>.<function>` names what a line of the user
-called outside the user's code; `advisor:module|<path>|<class>` is the forward of a module of the model. Works only
-inside one step; a debugger or a coverage tool that already traces is left alone.
+called outside the user's code; `advisor:module|<path>|<class>` is the forward of a module of the model; metrics
+(`metrics.py`) have ranges of their own. Works only inside one step; a debugger or a coverage tool that already traces
+is left alone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .inlined import comprehensions
 from .labels import Labels
 from .lookups import look
 from .masks import Masks
+from .metrics import is_metric, name_of
 
 # A step that enters more lines than this (a pixel loop) is cut off: its trace would be of no use and very large.
 _MOST_LINES = 50_000
@@ -40,7 +42,7 @@ class LineRecorder:
 
     def __init__(self, modules: dict[int, str], text: ScriptText | None = None) -> None:
         self.modules = {key: _plain(path) for key, path in modules.items()}
-        self.within: list[tuple[FrameType, Any]] = []  # forwards of modules that are running
+        self.within: list[tuple[FrameType, Any]] = []  # forwards of modules and metrics that are running
         self.foreign = foreign_folders()
         self.names: dict[CodeType, str | None] = {}
         self.turning: dict[CodeType, dict[int, str]] = {}
@@ -130,8 +132,9 @@ class LineRecorder:
     def _global(self, frame: FrameType, event: str, _arg: Any) -> Any:
         if event != "call" or not self.on:
             return None
-        forward = frame.f_code.co_name == "forward" and self._enter_module(frame)
-        if frame.f_code.co_name == "cross_entropy":
+        called = frame.f_code.co_name
+        forward = (called == "forward" and self._enter_module(frame)) or (called == "compute" and self._computes(frame))
+        if called == "cross_entropy":
             self.labels.look(frame)
         if self._name(frame) is not None:
             return self._local
@@ -149,17 +152,31 @@ class LineRecorder:
         return None
 
     def _enter_module(self, frame: FrameType) -> bool:
-        """Opens the range of a module of the model, where this is its forward."""
+        """Opens the range of a module of the model, or of a metric, where this is its forward."""
         module = frame.f_locals.get("self")
-        path = self.modules.get(id(module))
-        if path is None:
+        path, kind = self.modules.get(id(module)), _plain(type(module).__name__)
+        if path is not None:
+            look(module, frame.f_locals, self.lookups)
+            self.within.append((frame, _enter(f"advisor:module|{path}|{kind}")))
+        if is_metric(module):
+            name = _plain(name_of(module, frame.f_back, self._is_users))
+            self.within.append((frame, _enter(f"advisor:metric|{name}|{kind}")))
+            return True
+        return path is not None
+
+    def _is_users(self, frame: FrameType) -> bool:
+        return self._name(frame) is not None
+
+    def _computes(self, frame: FrameType) -> bool:
+        """Opens the range of a metric's value that is computed, where a metric's forward does that."""
+        if not self.within or not any(is_metric(one.f_locals.get("self")) for one, _ in self.within):
             return False
-        look(module, frame.f_locals, self.lookups)
-        self.within.append((frame, _enter(f"advisor:module|{path}|{_plain(type(module).__name__)}")))
+        kind = type(frame.f_locals.get("self")).__name__
+        self.within.append((frame, _enter(f"advisor:computes|{_plain(kind)}")))
         return True
 
     def _leave_module(self, frame: FrameType) -> None:
-        if self.within and self.within[-1][0] is frame:
+        while self.within and self.within[-1][0] is frame:
             local = frame.f_locals
             self.masks.look(local.get("self"), local)
             _exit(self.within.pop()[1])
