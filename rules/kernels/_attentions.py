@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Category, Events, Links, Nesting, Trace, shapes
+from advisor.api import Category, Events, Lines, Links, Nesting, Source, Trace, shapes
 
 from ._attention_cost import SOFTMAX
 
@@ -15,6 +15,8 @@ Mask = npt.NDArray[np.bool_]
 # From product to softmax and from softmax to product, in calls of the user's or a module's code: scale, mask, dropout,
 # casts, each perhaps with views around it.
 _NEAR = 8
+# Of the statements of one attention so many are named: scores, mask, softmax, product.
+_MOST_LINES = 4
 _PRODUCTS = ("aten::bmm", "aten::baddbmm")
 
 
@@ -43,6 +45,16 @@ def attentions(trace: Trace, nesting: Nesting, links: Links) -> list[Ints]:
         if _of_one_matrix(events, scores, int(softmax[at]), weighted):
             found.append(np.array([scores, *calls[before + 1 : after].tolist(), weighted], np.int64))
     return found
+
+
+def lines_of_pattern(lines: Lines | None, rows: Ints) -> tuple[Source, ...]:
+    """The lines of one attention in the function of its softmax, in order: the first begins what one call replaces."""
+    if lines is None:
+        return ()
+    middle = lines.where_op(int(rows[len(rows) // 2]))
+    found = [one for row in rows.tolist() if (one := lines.where_op(row)) is not None]
+    same = (one for one in found if middle and (one.file, one.function) == (middle.file, middle.function))
+    return tuple(dict.fromkeys(same))[:_MOST_LINES]
 
 
 def _within(events: Events, rows: Mask, outer: Ints) -> Ints:

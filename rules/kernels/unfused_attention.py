@@ -57,7 +57,7 @@ from ..shared._words import each_step, often
 from ._around_products import NO_WEIGHTS, OF_THE_MODULE, head_means, means_are_used, of_the_module, products_kept
 from ._attention_cost import Around, cost_of, fused
 from ._attention_words import in_transformers
-from ._attentions import attentions
+from ._attentions import attentions, lines_of_pattern
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -97,7 +97,7 @@ def check(
     dropping = drops and not price.on_device
     scale_and_dropout = f"scale=scale{', dropout_p=p if self.training else 0.0' if drops and not dropping else ''}"
     number = len(found) / price.ops.steps.count
-    where = lines.where_op(int(found[0][len(found[0]) // 2])) if lines else None
+    where = lines_of_pattern(lines, found[0])
     fix = _by_hand(scale_and_dropout, dropping=dropping)
     if not dropping and of_the_module(recorded, found, means):
         fix = NO_WEIGHTS
@@ -110,7 +110,7 @@ def check(
             f"{' in the forward pass alone' if cost.backward_us else ''}.{_mean(price, means)}"
         ),
         saving=saving,
-        where=(*made, *((where,) if where else ())),
+        where=(*made, *where),
         facts={
             "attentions": number,
             "forward_us": cost.forward_us,

@@ -244,7 +244,10 @@ def _shortest_us(recorded: StepOps, rows: Ints, steps: Ints, row_us: float) -> f
 
 
 def _where(trace: Trace, lines: Lines | None, rows: Ints) -> tuple[Source, ...]:
-    """The lines that ran most of the rows' time, and the line that calls them and does little else."""
+    """The lines that ran most of the rows' time, and the line that calls them and does little else.
+
+    Where other lines call the same code, the one that led to these rows comes first: there the result is passed on.
+    """
     took: dict[Source, int] = {}
     for row in rows.tolist() if lines is not None else ():
         found = lines.where_op(row) if lines is not None else None
@@ -253,4 +256,8 @@ def _where(trace: Trace, lines: Lines | None, rows: Ints) -> tuple[Source, ...]:
     order = sorted(took, key=lambda one: -took[one])
     whole = sum(took.values())
     named = tuple(one for one in order[:_MOST_NAMED] if took[one] >= _NAMED * whole)
-    return (*named, *CallSites.compute(trace, lines).of_rows(rows, named)) if lines is not None else ()
+    if lines is None:
+        return ()
+    sites = CallSites.compute(trace, lines)
+    apart = sites.where_apart(rows)
+    return tuple(dict.fromkeys((*((apart,) if apart else ()), *named, *sites.of_rows(rows, named))))

@@ -99,12 +99,17 @@ def forward_rows(trace: Trace, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.i
 
 
 def forward_lines(lines: Lines | None, trace: Trace, nodes: npt.NDArray[np.int64]) -> tuple[Source, ...]:
-    """The line that calls the forward ops of these nodes and little else, then the line of the first of them."""
+    """The line that calls the forward ops of these nodes and of no others, then the line of the first of them.
+
+    What is recorded for other nodes must stay so: a line that calls both cannot be put under `torch.no_grad()`.
+    """
     rows = forward_rows(trace, nodes)
     if lines is None or not len(rows):
         return ()
-    first = first_line(lines, rows)
-    return (*CallSites.compute(trace, lines).of_rows(rows), *((first,) if first else ()))
+    first, every = first_line(lines, rows), np.flatnonzero(trace.events.named(AUTOGRAD_NODE))
+    others = np.setdiff1d(forward_rows(trace, every), rows)
+    called = CallSites.compute(trace, lines).of_rows(rows, without=others)
+    return (*called, *((first,) if first else ()))
 
 
 def called_at(called: tuple[Source, ...]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -64,14 +65,21 @@ class CallSites:
         ends = dict.fromkeys([*found[:1], *found[-1:]])
         return tuple(self.sources[place] for place in ends if place not in places)
 
-    def of_rows(self, rows: Ints, where: Iterable[Source] = ()) -> tuple[Source, ...]:
-        """The outermost line that calls what ran these events, and little else. where: lines reported already."""
+    def of_rows(self, rows: Ints, where: Iterable[Source] = (), without: Ints | None = None) -> tuple[Source, ...]:
+        """The outermost line that calls what ran these events, and little else.
+
+        where: lines reported already;  without: events that it must not run, however little they take
+        """
         ns: dict[Stack, int] = {}
         for row in rows.tolist():
             if (stack := self.op_stack(row)) is not None:
                 ns[stack] = ns.get(stack, 0) + self.took_ns(row)
         named = {(source.file, source.line) for source in where}
-        return tuple(self.sources[place] for place in self._above(ns, set(ns))[-1:] if place not in named)
+        apart = {
+            place for row in (without.tolist() if without is not None else ()) for place in self.op_stack(row) or ()
+        }
+        alone = itertools.takewhile(lambda place: place not in apart, self._above(ns, set(ns)))
+        return tuple(self.sources[place] for place in list(alone)[-1:] if place not in named)
 
     def runs_training(self, source: Source) -> bool:
         """Whether the training runs below this line: what it leads to without a deeper one is a library's."""

@@ -109,3 +109,12 @@ def test_a_line_that_does_more_than_a_fifth_besides_is_not_the_one_to_change(oth
     """A loss that calls the teacher's network for two thirds of its time and the student's for the rest."""
     known = sites(((NETWORK, PICTURE, RUNS), 60), ((HELPER, PICTURE, RUNS), other), ((STEP, RUNS), 20))
     assert lines_of(known.of_lines([Source("train.py", NETWORK)])) == called
+
+
+@pytest.mark.parametrize(("other", "called"), [((NETWORK, BATCH, RUNS), []), ((HELPER, PICTURE, RUNS), [BATCH])])
+def test_a_line_that_also_runs_what_must_stay_is_not_named(other: tuple[int, ...], called: list[int]) -> None:
+    """However little that takes: line 10 calls the network and nothing else, and one op of it must stay."""
+    stacks = [tuple(("train.py", line) for line in stack) for stack in ((NETWORK, BATCH, RUNS), other)]
+    known = replace(sites(*STEPS), op_stack=lambda row: stacks[row], took_ns=lambda _: 1)
+    assert lines_of(known.of_rows(np.array([0]), without=np.array([1]))) == called
+    assert lines_of(known.of_rows(np.array([0]))) == [BATCH]
