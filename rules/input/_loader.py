@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from advisor.api import (
@@ -9,6 +10,7 @@ from advisor.api import (
     Finding,
     Fix,
     InputWaits,
+    LineCost,
     LineCosts,
     Loader,
     LoaderFacts,
@@ -80,6 +82,7 @@ class Seen:
         if costly and made is not None:
             costly = costly.within(made.us)
         where = where_of(costs, waits, workers, deprofiled, costly, facts)
+        where = first_of(rows_before(where[:1], costs, record), where)
         uneven = uneven_waits(record, facts)
         if uneven is not None:
             wait_us, share = uneven.share * price.ops.steps.step_us, uneven.share
@@ -188,6 +191,24 @@ def where_of(
     dataset = made_at(facts.dataset_at if facts else None)
     others = [*inside, *loop, *made]
     return first_of((*others[:1], *dataset), others[1:])
+
+
+def rows_before(where: Sequence[Source], costs: LineCosts | None, record: RankRecord | None) -> tuple[Source, ...]:
+    """The line that takes a row out of a table of pandas, where the costliest line behind it reads what it took.
+
+    `.iloc[i]` makes a Series of all columns, which "does not preserve dtypes across the rows" (so of `iterrows` in
+    pandas.pydata.org/docs/reference/api/pandas.DataFrame.iterrows.html), and each entry is looked up in Python: arrays
+    of the columns, made once, need neither.
+    """
+    known = {(line.source.file, line.source.line): line for line in (costs.lines if costs else ())}
+    read = {(one.file, one.function): one for one in where if _of_pandas(known.get((one.file, one.line)))}
+    rows = [one for one in (record.containers if record else ()) if one.operation == "row"]
+    found = [one for one in rows if (at := read.get((one.file, one.function))) and one.line < at.line]
+    return tuple(Source(one.file, one.line, one.function) for one in found)
+
+
+def _of_pandas(line: LineCost | None) -> bool:
+    return line is not None and line.package == "pandas"
 
 
 def _caller(inside: list[Source], waits: InputWaits, costs: LineCosts | None) -> list[Source]:

@@ -13,7 +13,8 @@ from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.base.steps import Steps
-from advisor.analyses.lines.lines import Lines
+from advisor.analyses.lines.library_calls import packages
+from advisor.analyses.lines.lines import Lines, LinesTrace
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.step.deprofiled import Deprofiled, Stretch
 from advisor.analyses.step.phases import backward_rows
@@ -48,6 +49,7 @@ class LineCost:
     backward_rows  ops recorded in that
     beyond_us    time of its ops, and of that backward pass, beyond their call overhead; None if not known
     called_from  file and line that called its function for most of its time; None if not known
+    package      whose functions it calls for at least half of its time; "" if of none, or if not known
     """
 
     source: Source
@@ -62,6 +64,7 @@ class LineCost:
     backward_rows: float = 0.0
     beyond_us: float | None = None
     called_from: tuple[str, int] | None = None
+    package: str = ""
 
     def times(self, share: float) -> LineCost:
         """A part of this line's time and rows; it ran as often."""
@@ -99,7 +102,13 @@ class LineCosts(Struct, frozen=True, eq=False):
 
     @classmethod
     def compute(
-        cls, ops: StepOps, lines: Lines, breakdown: Breakdown, deprofiled: Deprofiled, calibration: Calibration
+        cls,
+        ops: StepOps,
+        lines: Lines,
+        breakdown: Breakdown,
+        deprofiled: Deprofiled,
+        calibration: Calibration,
+        recorded: LinesTrace | None,
     ) -> LineCosts:
         """Costs of this rank. Raises Missing if no lines were recorded, and with a device."""
         trace, steps, nesting, links = ops.trace, ops.steps, ops.nesting, ops.links
@@ -123,16 +132,17 @@ class LineCosts(Struct, frozen=True, eq=False):
         beyond_us = _beyond(ops, calibration, op_line, node_line, places)
         parts = {part: places.spent_us(of) for part, of in breakdown.intervals.items()}
         work = _work(trace, links, breakdown, deprofiled, op_line, places)
-        callers = _callers(lines, places.index)
+        callers, of_package = _callers(lines, places.index), packages(recorded)
         order = np.lexsort((np.arange(places.count), -columns["us"]))
         found = tuple(
             LineCost(
-                source=lines.sources[places.sources(i)[0]],
+                source=(one := lines.sources[places.sources(i)[0]]),
                 parts={part: float(us[i]) for part, us in parts.items()},
                 work=Stretch(*(tuple(float(of[at][i]) for of in work) for at in range(3))),
                 inner=any(lines.sources[at].function in _INNER for at in places.sources(i)),
                 beyond_us=None if beyond_us is None else float(beyond_us[i]),
                 called_from=callers.get(i),
+                package=of_package.get((one.file, one.line), ""),
                 **{name: float(column[i]) for name, column in columns.items()},
             )
             for i in order.tolist()
