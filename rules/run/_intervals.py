@@ -52,14 +52,23 @@ CHECKPOINTS = Interval(
 
 
 def places_of(part: RunPart, record: RankRecord | None, interval: Interval) -> tuple[Source, ...]:
-    """Where to change how often: the lines that a part of the run passes in, and the line that says how often.
+    """Where to change how often: the line that says it, and the lines that a part of the run passes in.
 
-    That comes first where a framework runs the loop; else the script's condition does.
+    It comes first where a framework runs the loop, or an `if` of the script asks for the number; where neither is
+    known, such a number may be that of something else, and follows the first line.
     """
     lines, said = lines_of(part), set_at(record.settings if record else None, interval.setting)
     if _framework(record) in interval.frameworks:
         return (*said, *lines)
-    return tuple(dict.fromkeys((*lines[:1], *said, *lines[1:])))[:MOST_PLACES]
+    asked = bool(part.lines) and part.lines[0].guard is not None
+    every = (*said, *lines) if asked else (*lines[:1], *said, *lines[1:])
+    return tuple(dict.fromkeys(every))[:MOST_PLACES]
+
+
+def happens_at(part: RunPart, record: RankRecord | None, interval: Interval) -> Source | None:
+    """The line at which it happens, as a message names it: that of the loop, unless a framework runs that."""
+    where = places_of(part, record, interval) if _framework(record) in interval.frameworks else lines_of(part)
+    return where[0] if where else None
 
 
 def worded(fix: Fix, record: RankRecord | None, interval: Interval, run: WatchedRun, now: int, then: int) -> Fix:

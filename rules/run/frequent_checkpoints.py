@@ -57,7 +57,7 @@ from ..shared._places import place, set_at
 from ..shared._run_examples import run_of, sample
 from ..shared._run_parts import each_hour, finding_of, is_known, saving_of, watched
 from ..shared._words import often, percent
-from ._intervals import CHECKPOINTS, places_of, worded
+from ._intervals import CHECKPOINTS, happens_at, places_of, worded
 from ._rhythm import Rhythm, rhythm
 
 CONFIRMED = "measured pair on a CPU: a checkpoint every 5 steps against one every 75"
@@ -106,7 +106,7 @@ def _in_run(run: WatchedRun | None, record: RankRecord | None, min_share: float)
     part = run.loop.get("checkpoints") if run else None
     if run is None or part is None or not part.times or not is_known(part, run, min_share):
         return
-    where = places_of(part, record, CHECKPOINTS)
+    where, at = places_of(part, record, CHECKPOINTS), happens_at(part, record, CHECKPOINTS)
     every = max(round(run.steps / part.times), 1)
     packed = _compressing(record)
     how = "low: every tenth one remains; high: the run without them"
@@ -121,7 +121,7 @@ def _in_run(run: WatchedRun | None, record: RankRecord | None, min_share: float)
     yield finding_of(
         run,
         part,
-        f"Checkpoints{place(where[0] if where else None)} take {percent(part.us / run.loop_us)} of {watched(run)}: "
+        f"Checkpoints{place(at)} take {percent(part.us / run.loop_us)} of {watched(run)}: "
         f"{duration(part.us / part.times)} each{told}, {often(part.times / run.steps)} "
         f"({each_hour(part.us / run.loop_us)}).",
         saving,

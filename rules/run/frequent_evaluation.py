@@ -33,7 +33,7 @@ from ..shared._places import place
 from ..shared._run_examples import TRAINS, run_of, sample
 from ..shared._run_parts import each_hour, finding_of, is_known, saving_of, watched
 from ..shared._words import count, percent, plural
-from ._intervals import EVALUATIONS, places_of, worded
+from ._intervals import EVALUATIONS, happens_at, places_of, worded
 
 # Rounded up to a number that people choose: 1, 2 or 5 times a power of ten.
 _ROUND = (1, 2, 5, 10)
@@ -65,13 +65,13 @@ def check(
     interval = _rounded(fewer if by_epoch else fewer * every)
     kept = (1 if by_epoch else every) / interval
     saved = (1 - kept) * part.us / run.loop_us
-    where = places_of(part, record, EVALUATIONS)
+    where, at = places_of(part, record, EVALUATIONS), happens_at(part, record, EVALUATIONS)
     now, then = max(round(every), 1), _rounded(fewer * every) if by_epoch else interval
     often = "at the end of each epoch" if by_epoch else _often(round(every))
     yield finding_of(
         run,
         part,
-        f"Evaluation{place(where[0] if where else None)} takes {percent(part.us / run.loop_us)} of {watched(run)}: "
+        f"Evaluation{place(at)} takes {percent(part.us / run.loop_us)} of {watched(run)}: "
         f"{duration(each_us)} each time, {often}; evaluating every {plural(interval, 'epoch' if by_epoch else 'step')} "
         f"would save {percent(saved)} of the run, {each_hour(saved)}.",
         saving_of(run, part, 1 - kept, 1 - kept, "the time of evaluations between training steps, at that interval"),

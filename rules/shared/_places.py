@@ -64,15 +64,20 @@ def batch_of(samples: int, loader: Loader | None, settings: Settings | None) -> 
 
 
 def workers_at(loader: Loader | None) -> tuple[Source, ...]:
-    """Where the loader was made, what its call unpacks, and the number of its workers, as far as they are known."""
+    """Where the call is given the workers, where it begins, what it unpacks, and their number, as far as known."""
     others = (loader.options_at, loader.num_workers_at) if loader else ()
-    return first_of(made_at(loader), (one for other in others for one in made_at(other)))
+    passed = made_at(loader.workers_passed_at if loader else None)
+    return first_of((*passed, *made_at(loader)), (one for other in others for one in made_at(other)))
 
 
 def set_at(settings: Settings | None, *names: str) -> tuple[Source, ...]:
-    """Where the script set one of these, as `Settings.set_at` names them; empty where it did not, or nobody saw it."""
+    """Where the script set one of these, as `Settings.set_at` names them; empty where it did not, or nobody saw it.
+
+    Where the value stands elsewhere, as the default of an option, that line comes first: there it is changed.
+    """
     known = settings.set_at if settings else {}
-    return made_at(next((known[name] for name in names if name in known), None))
+    name = next((name for name in names if name in known), "")
+    return first_of(made_at(known.get(f"{name} value")), made_at(known.get(name)))
 
 
 def calls_collector(line: Source, record: RankRecord | None) -> bool:

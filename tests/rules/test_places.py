@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from advisor.capture.record import MadeClass, RankRecord
+from advisor.capture.record import CodePlace, Loader, MadeClass, RankRecord, Settings
 from advisor.model import Source
-from advisor.rules.shared._places import object_of
+from advisor.rules.shared._places import object_of, set_at, workers_at
 
 RECORD = RankRecord(classes={"pace.py": [MadeClass(1, 30, "train.py", 81), MadeClass(10, 14, "train.py", 90)]})
 
@@ -19,3 +19,25 @@ def test_a_line_of_no_class_and_a_run_without_classes():
     assert object_of(Source("train.py", 20, "main"), RECORD) == ()
     assert object_of(Source("pace.py", 20, "pause"), RankRecord()) == ()
     assert object_of(None, RECORD) == ()
+
+
+def at(line: int) -> CodePlace:
+    return CodePlace("train.py", line)
+
+
+def numbers(places: tuple[Source, ...]) -> list[int]:
+    return [one.line for one in places]
+
+
+def test_the_value_of_a_setting_comes_before_the_call_that_takes_it():
+    known = Settings(set_at={"threads": at(40), "threads value": at(7), "deterministic": at(41)})
+    assert numbers(set_at(known, "threads", "OMP_NUM_THREADS")) == [7, 40]
+    assert numbers(set_at(known, "deterministic", "threads")) == [41]
+    assert set_at(known, "flash_sdp") == set_at(None, "threads") == ()
+
+
+def test_workers_are_named_by_the_line_that_gives_them_to_the_loader():
+    """In a call of several lines; what the number is comes after the call."""
+    several = Loader(file="train.py", line=20, workers_passed_at=at(24), num_workers_at=at(7))
+    assert numbers(workers_at(several)) == [24, 20, 7]
+    assert numbers(workers_at(Loader(file="train.py", line=20, num_workers_at=at(20)))) == [20]

@@ -67,8 +67,8 @@ class Settings(msgspec.Struct, frozen=True):
     # The user's innermost line in the last call that set: matmul_precision | deterministic | default_dtype |
     # anomaly_detection | flash_sdp | ddp (its constructor) | model (the constructor of the module that is trained) |
     # embedding ROWSxWIDTH (where the first table of that size is made).
-    # From the source text, if exactly one line sets it: threads (`set_num_threads`) | threads_number (where the name
-    # that it is called with is given a number) | tracemalloc (its `start()`) |
+    # From the source text, if exactly one line sets it: threads (`set_num_threads`) | tracemalloc (its `start()`) |
+    # NAME value (where the name stands that such a line takes its value from, as the default of an option) |
     # window (the line that registers a separable filter) | double (the line that registers a float64 tensor of a
     # module, else `.double()`, else float64) | checkpointing | requires_grad (of a tensor that is no `Parameter`) |
     # cudnn_benchmark | cudnn_deterministic | onednn_enabled | penalty_every (the interval of a gradient penalty, where

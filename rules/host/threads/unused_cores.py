@@ -77,7 +77,7 @@ def check(
             (),
             f"high: these ops split evenly over the cores; low: {low}",
         ),
-        where=set_at(settings, "threads", "threads_number", "OMP_NUM_THREADS", "MKL_NUM_THREADS"),
+        where=set_at(settings, "threads", "OMP_NUM_THREADS", "MKL_NUM_THREADS"),
         facts={"threads": use.threads, "cores": use.cores, "workers": use.workers, "ranks": use.ranks},
         fix=Fix(
             f"Use {plural(usable, 'thread')}{' per rank' if use.ranks > 1 else ''}",

@@ -150,8 +150,9 @@ def settings(source: str) -> dict[str, Any]:
         ("Q = FakeQuantize.with_args(\n    observer=HistogramObserver)", "histogram_observer", 2),
         ("config = GPT2Config(\n    n_embd=8,\n    vocab_size=args.vocabulary)", "vocab_size", 3),
         ("table = nn.Embedding(\n    9,\n    8,\n    max_norm=1.0)", "max_norm", 4),
-        ("p.add_argument('--threads', default=1)\nset_num_threads(args.threads)", "threads_number", 1),
-        ("cores = 1\nn = cores\ntorch.set_num_threads(n)", "threads_number", 1),
+        ("class Config:\n    attn: str = 'eager'\nload(attn_implementation=config.attn)", "attn_implementation", 2),
+        ("DEBUG = True\nTrainer(\n    detect_anomaly=DEBUG)", "detect_anomaly", 1),
+        ("p.add_argument('--amp', default='bf16')\nAccelerator(mixed_precision=args.amp)", "autocast", 1),
     ],
 )
 def test_settings_that_only_the_text_tells(text: str, setting: str, line: int) -> None:
@@ -159,11 +160,55 @@ def test_settings_that_only_the_text_tells(text: str, setting: str, line: int) -
 
 
 @pytest.mark.parametrize(
+    ("text", "setting", "call", "line"),
+    [
+        ("p.add_argument('--threads', default=1)\nset_num_threads(args.threads)", "threads", 2, 1),
+        ("cores = 1\nn = cores\ntorch.set_num_threads(n)", "threads", 3, 1),
+        ("class C:\n    n: int = 1\ntorch.set_num_threads(\n    int(config.n))", "threads", 3, 2),
+        (
+            "p.add_argument('--dtype', default='float64')\nset_default_dtype(getattr(torch, a.dtype))",
+            "default_dtype",
+            2,
+            1,
+        ),
+        ("kind = torch.float64\ntorch.set_default_dtype(kind)", "default_dtype", 2, 1),
+        ("def main(debug=True):\n    set_detect_anomaly(debug)", "anomaly_detection", 2, 1),
+        ("EXACT = True\nuse_deterministic_algorithms(mode=EXACT)", "deterministic", 2, 1),
+        ("tune = False\ntorch.backends.cudnn.benchmark = tune", "cudnn_benchmark", 2, 1),
+        ("torch.set_num_threads(1)", "threads", 1, None),  # in the call itself
+        ("n = 1 if small else 2\ntorch.set_num_threads(n)", "threads", 2, None),
+        ("debug = False\nset_detect_anomaly(debug)", "anomaly_detection", 2, None),  # given elsewhere: it is on
+        ("n = 1\nn = 2\ntorch.set_num_threads(n)", "threads", 3, None),  # either
+    ],
+)
+def test_where_the_value_of_a_setting_stands(text: str, setting: str, call: int, line: int | None) -> None:
+    """As the default of an option, of an argument or of a field, or in an assignment, if only one place gives it."""
+    known = ScriptText(())
+    known.sources = {"train.py": text}
+    found = known.values({setting: {"file": "train.py", "line": call, "function": ""}})
+    assert found.get(f"{setting} value", {}).get("line") == line
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("DataLoader(\n    data,\n    num_workers=self.workers,\n)", 3),
+        ("DataLoader(data, num_workers=2)", None),
+        ("DataLoader(\n    data,\n)", None),
+    ],
+)
+def test_the_line_of_an_argument_in_a_call_of_several_lines(text: str, line: int | None) -> None:
+    known = ScriptText(())
+    known.sources = {"train.py": text}
+    assert known.passed_at("num_workers", {"file": "train.py", "line": 1, "function": ""}).get("line") == line
+
+
+@pytest.mark.parametrize(
     ("text", "setting"),
     [
         ("eval_every = 5\nrun(eval_every=7)", "evaluation_every"),  # two numbers
-        ("torch.set_num_threads(1)", "threads_number"),  # in the call itself
-        ("n = 1 if small else 2\ntorch.set_num_threads(n)", "threads_number"),
+        ("DEBUG = False\nTrainer(detect_anomaly=DEBUG)", "detect_anomaly"),
+        ("p.add_argument('--attn', default='sdpa')\nload(attn_implementation=args.attn)", "attn_implementation"),
         ("run(save_strategy='steps')\nrun(save_strategy='epoch')", "checkpoint_every"),  # either
         ("test_size = 5", "evaluation_every"),  # none of how often
         ("ids = tokenizer(texts, padding='longest', max_length=64)", "padding"),

@@ -8,14 +8,14 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from . import penalty_interval
 from .file_digests import digests, own_files
-from .syntax import given, last_name, parsed
-from .text_settings import FIRST_COUNTS, FIRST_OF, WORDS, is_set, settings_of
+from .syntax import constant, given, last_name, parsed, read_names
+from .text_settings import ARGUMENTS, FIRST_COUNTS, FIRST_OF, VALUES, WORDS, is_set, of_value, settings_of
 
 Place = dict[str, Any]  # file, line, function: the keys of `record.CodePlace`
 
@@ -101,6 +101,8 @@ class ScriptText:
         for file, node in self.nodes(*WORDS):
             for name, at in settings_of(node):
                 lines[name].add((file, at.lineno))  # type: ignore[attr-defined]
+            for name, one in self._followed(node):
+                lines[name].add((one.file, one.line))
         # A call of `.double()` says more than a mention of float64, a switch more than a call of what it switches on.
         known: dict[str, Iterable[tuple[str, int]]]
         known = {FIRST_OF.get(name, name): at for name, at in sorted(lines.items(), key=lambda one: one[0] in FIRST_OF)}
@@ -108,8 +110,38 @@ class ScriptText:
             name: _only(sorted(at)[:1] if name in FIRST_COUNTS else at) for name, at in known.items() if is_set(name)
         }
         found |= {"penalty_every": self.penalty_interval(), **self.batch_sizes(), **self.intervals()}
-        found["threads_number"] = self._threads(found.get("threads") or {})
         return {name: place for name, place in found.items() if place}
+
+    def values(self, set_at: Mapping[str, Place]) -> dict[str, Place]:
+        """Where the value that a setting's line takes from a name stands: `threads value` of `threads`.
+
+        The only line that gives that name, or one that it is given, a value that makes the setting: an assignment, the
+        default of an argument, of an option or of a field. Nothing of a line that has the value itself.
+        """
+        found = {f"{name} value": self._value(name, place) for name, place in set_at.items() if name in VALUES}
+        return {name: place for name, place in found.items() if place}
+
+    def _value(self, setting: str, line: Place) -> Place:
+        functions, counts = VALUES[setting]
+        calls = (one for one in self._around(line) if last_name(one.func) in functions)
+        passed = next((value for one in calls for value in (*one.args, *(word.value for word in one.keywords))), None)
+        passed = passed or self._put(line)
+        if passed is None or isinstance(passed, ast.Constant):
+            return {}
+        return _only((one.file, one.line) for one in self._behind(passed) if counts(one.value))
+
+    def _put(self, line: Place) -> ast.expr | None:
+        """What the assignment at a line assigns."""
+        tree = self.tree(line["file"])
+        nodes = ast.walk(tree) if tree else ()
+        return next((one.value for one in nodes if isinstance(one, ast.Assign) and one.lineno == line["line"]), None)
+
+    def _followed(self, node: ast.AST) -> Iterator[tuple[str, _Given]]:
+        """The settings whose argument is given a name, by what that name is given: `attn_implementation=args.attn`."""
+        for argument, value, _ in given(node):
+            if argument in ARGUMENTS and not isinstance(value, ast.Constant):
+                known = ((of_value(argument, one.value), one) for one in self._behind(value) if one.value is not None)
+                yield from ((name, one) for name, one in known if name)
 
     def batch_sizes(self) -> dict[str, Place]:
         """Where a name such as `batch_size` is given a number, by that number: `batch_size 8`; once in all files."""
@@ -179,19 +211,17 @@ class ScriptText:
 
     def _behind(self, passed: ast.expr) -> list[_Given]:
         """What the name that is passed is given, and the names that it is given."""
-        names = {last_name(passed)} - {""}
+        names = read_names(passed)
         given = self._given if names else []
         for _ in range(_MOST_NAMES):
             names |= {one.other for one in given if one.name in names and one.other}
         return [one for one in given if one.name in names]
 
-    def _threads(self, call: Place) -> Place:
-        """Where the number that `set_num_threads` is given stands, if not in the call; empty where unknown."""
-        around = self._around(call) if call else []
-        node = next((one for one in around if last_name(one.func) == "set_num_threads" and one.args), None)
-        if node is None or _number(node.args[0]) is not None:
-            return {}
-        return _only((one.file, one.line) for one in self._behind(node.args[0]) if one.number)
+    def passed_at(self, argument: str, call: Place) -> Place:
+        """The line of a loader's argument in a call of several lines; empty where it is given at the call's first."""
+        passed = self._passed(argument, call) if call else None
+        line = getattr(passed, "lineno", None)  # what is unpacked has none
+        return _place(call["file"], line) if line is not None and line != call["line"] else {}
 
     def dataset(self, call: Place) -> Place:
         """Where the dataset that a loader is given is made: the call that is passed, or assigned to the name passed.
@@ -234,7 +264,7 @@ class ScriptText:
     def _given(self) -> list[_Given]:
         """What every name of the files is given."""
         found = ((file, one) for file, node in self.nodes("") for one in given(node))
-        return [_Given(name, file, at.lineno, last_name(value), _number(value)) for file, (name, value, at) in found]
+        return [_Given(name, file, at.lineno, last_name(value), constant(value)) for file, (name, value, at) in found]
 
     def _passed(self, argument: str, call: Place) -> ast.expr | None:
         """What the innermost call around a line is given for an argument of a loader, by keyword or by position."""
@@ -249,13 +279,18 @@ class ScriptText:
 
 
 class _Given(NamedTuple):
-    """What a name is given at a line: another name, a whole number, or anything else."""
+    """What a name is given at a line: another name, a constant, or anything else."""
 
     name: str
     file: str
     line: int
     other: str
-    number: int | None
+    value: object
+
+    @property
+    def number(self) -> int | None:
+        """The whole number that it is given."""
+        return self.value if type(self.value) is int else None
 
 
 def _text(path: str) -> str:

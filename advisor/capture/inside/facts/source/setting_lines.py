@@ -130,13 +130,18 @@ class SettingLines:
         live = reversed(self.modules) if model is not None else ()
         made = next((place for reference, place in live if reference() is model), None)
         found = {name: place for name, place in {**registered, "model": made}.items() if place}
-        return {**self.text.settings(), **found, **tables, **self.settings}
+        lines = {**self.text.settings(), **found, **tables, **self.settings}
+        return lines | self.text.values(lines)
 
     def of_number(self, loader: dict[str, Any], argument: str) -> Place:
         """Where a number that a loader was made with stands in the text; empty where that is not known."""
         if loader.get(argument) is None or not loader.get("file"):
             return {}
         return self.text.number(loader[argument], argument, _made(loader))
+
+    def of_workers(self, loader: dict[str, Any]) -> Place:
+        """Where the call that made a loader is given the number of its workers, if not at its first line."""
+        return self.text.passed_at("num_workers", _made(loader))
 
     def of_dataset(self, loader: dict[str, Any]) -> Place:
         """Where the dataset of a loader is made, by the text; empty where that is not known."""

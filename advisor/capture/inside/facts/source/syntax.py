@@ -40,6 +40,24 @@ def last_name(node: ast.AST) -> str:
     return getattr(node, "attr", getattr(node, "id", ""))
 
 
+def read_names(node: ast.AST) -> set[str]:
+    """The names that a value is read from: `dtype` of `getattr(torch, args.dtype)` and of `TYPES[dtype]`."""
+    if isinstance(node, ast.Call):
+        return set().union(*map(read_names, node.args)) - {"torch"}
+    if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant):
+        return read_names(node.slice)
+    if isinstance(node, ast.BoolOp):
+        return set().union(*map(read_names, node.values))
+    return {last_name(node)} - {""}
+
+
+def constant(node: ast.AST) -> object:
+    """The constant that it is, of types of torch the name: `float64` of `torch.float64`; None of anything else."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "torch":
+        return node.attr
+    return node.value if isinstance(node, ast.Constant) else None
+
+
 def is_true(node: ast.AST) -> bool:
     """Whether it is the constant True."""
     return isinstance(node, ast.Constant) and node.value is True

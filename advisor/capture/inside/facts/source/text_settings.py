@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from .syntax import given, is_true, last_name
 
@@ -77,6 +77,29 @@ _GIVEN = {
     "reload_dataloaders_every_n_epochs": "reloaded_loaders",
     "bucket_cap_mb": "bucket_cap_mb",
 }
+# Arguments and fields that make a setting by what they are given, a name's value as well as a constant.
+ARGUMENTS = (
+    *_GIVEN,
+    "detect_anomaly",
+    "attn_implementation",
+    "gradient_checkpointing",
+    "precision",
+    "mixed_precision",
+    "bf16",
+    "fp16",
+)
+# Settings that a call or an assignment makes -> the functions that are called, and which values make the setting.
+VALUES: dict[str, tuple[tuple[str, ...], Callable[[object], bool]]] = {
+    "threads": (("set_num_threads",), bool),
+    "anomaly_detection": (("set_detect_anomaly", "detect_anomaly"), bool),
+    "deterministic": (("use_deterministic_algorithms", "set_deterministic_debug_mode"), bool),
+    "cudnn_deterministic": ((), bool),
+    "default_dtype": (("set_default_dtype",), bool),
+    "matmul_precision": (("set_float32_matmul_precision",), lambda value: value is not None),
+    "flash_sdp": (("enable_flash_sdp",), lambda value: value is False),
+    "onednn_enabled": (("set_flags", "flags"), lambda value: value is False),
+    "cudnn_benchmark": ((), lambda value: value is not None),
+}
 _VECTORIZE = "vectorize"
 _SETS_VARIABLE = ("setdefault", "putenv")
 
@@ -94,13 +117,17 @@ def settings_of(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _of_name(name: str, value: ast.expr) -> str:
+    """The setting that a name is of with what it is given; empty where of none."""
+    return of_value(name, value.value if isinstance(value, ast.Constant) else None)
+
+
+def of_value(name: str, given_it: object) -> str:
     """The setting that a name is of with that value, as an argument of a framework is; empty where of none.
 
     Sources: Lightning's `Trainer` (detect_anomaly, precision, reload_dataloaders_every_n_epochs), Transformers'
     `TrainingArguments` (bf16, fp16, gradient_checkpointing, skip_memory_metrics) and configurations of models
     (attn_implementation), Accelerate's `mixed_precision`, DistributedDataParallel (bucket_cap_mb).
     """
-    given_it = value.value if isinstance(value, ast.Constant) else None
     counts = given_it is False if name == "skip_memory_metrics" else bool(given_it)
     if counts and name in _GIVEN:
         return _GIVEN[name]
