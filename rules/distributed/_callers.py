@@ -112,7 +112,8 @@ def of_script(
         by = " in the optimizer" if sharded else " in the model's forward pass" if in_model else ""
         waits = f"only waits for it for {duration(scale.scaled(exposed_us))} of each step"
         where: tuple[Source, ...] = (found.where,) if found.where else ()
-        where += sites.of_lines(where) if sites else ()
+        called, fix = sites.of_lines(where) if sites else (), _fix(found.op, in_model)
+        where = _places(where, called, joined=fix is _SELDOM and calls >= _SEVERAL)
         yield Finding(
             message=(
                 f"`{found.op}` runs {often(calls)}{by}{place(found.where)}, in "
@@ -122,9 +123,18 @@ def of_script(
             saving=scale.saving(least_us, exposed_us, _how(sharded, in_model), "measured"),
             where=(*(_sharded_at(record) if sharded else ()), *where),
             facts=_facts(script, rate) | {"exposed_us": exposed_us, "collectives": calls, "caller": "script"},
-            fix=_WHOLE if sharded else _fix(found.op, in_model),
+            fix=_WHOLE if sharded else fix,
             claims=("exposed_communication" if price.on_device else "communication",),
         )
+
+
+def _places(where: tuple[Source, ...], called: tuple[Source, ...], *, joined: bool) -> tuple[Source, ...]:
+    """The line that asks, then those that call it; these first where calls are to be joined: a function cannot."""
+    return (*called, *where) if joined else (*where, *called)
+
+
+# Calls a step of one line from which on they can be joined.
+_SEVERAL = 2
 
 
 def _may_be_of_framework(record: RankRecord | None) -> bool:

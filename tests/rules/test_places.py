@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
+import pytest
+
 from advisor.capture.record import CodePlace, Loader, MadeClass, RankRecord, Settings
 from advisor.model import Source
 from advisor.rules.shared._places import object_of, set_at, workers_at
 
+callers: Any = import_module("advisor.rules.distributed._callers")
 RECORD = RankRecord(classes={"pace.py": [MadeClass(1, 30, "train.py", 81), MadeClass(10, 14, "train.py", 90)]})
 
 
@@ -41,3 +47,12 @@ def test_workers_are_named_by_the_line_that_gives_them_to_the_loader():
     several = Loader(file="train.py", line=20, workers_passed_at=at(24), num_workers_at=at(7))
     assert numbers(workers_at(several)) == [24, 20, 7]
     assert numbers(workers_at(Loader(file="train.py", line=20, num_workers_at=at(20)))) == [20]
+
+
+@pytest.mark.parametrize(("joined", "called", "places"), [(True, 87, [87, 63]), (False, 87, [63, 87]), (True, 0, [63])])
+def test_calls_of_collectives_are_joined_where_their_function_is_called(
+    joined: bool, called: int, places: list[int]
+) -> None:
+    """One call a step stays with its own line, and so do several that no function stands between."""
+    of_line, above = (Source("train.py", 63),), (Source("train.py", called),) if called else ()
+    assert numbers(callers._places(of_line, above, joined=joined)) == places
