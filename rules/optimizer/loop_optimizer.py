@@ -56,7 +56,7 @@ from advisor.api import (
 
 from ..shared._host_updates import host_updates
 from ..shared._listed import as_lists
-from ..shared._places import made_at
+from ..shared._places import asked_at
 from ..shared._torch_optimizers import own_update
 from ..shared._words import count, percent
 from ._beside_torch_optim import OF_OTHERS, Updates, updates_of_others
@@ -142,7 +142,7 @@ def check(
             f"{_spent(price, work, ahead=ahead)}."
         ),
         saving=saving,
-        where=(*made_at(known), *((work.where,) if work.where else ())),
+        where=(*asked_at(known), *((work.where,) if work.where else ())),
         facts={"optimizer_us": work.us, "ops": work.ops, "kernels": work.kernels, "tensors": work.tensors},
         fix=LISTS if own else fused_fix(work.name, known, breakdown.on_device),
         claims=claims,

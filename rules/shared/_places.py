@@ -37,6 +37,11 @@ def made_at(made: Loader | Optimizer | CodePlace | None) -> tuple[Source, ...]:
     return (Source(made.file, made.line, made.function),) if made and made.file else ()
 
 
+def asked_at(optimizer: Optimizer | None) -> tuple[Source, ...]:
+    """Where an optimizer is asked for a loop over parameters (`foreach=False`), then where it is made, if known."""
+    return first_of(made_at(optimizer.foreach_at if optimizer else None), made_at(optimizer))
+
+
 def object_of(source: Source | None, record: RankRecord | None) -> tuple[Source, ...]:
     """Where the script makes the only object of the class that a line belongs to: there its arguments are chosen."""
     classes = record.classes.get(source.file, ()) if source and record else ()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from advisor.capture.record import CodePlace, Loader, MadeClass, RankRecord, Settings
+from advisor.capture.record import CodePlace, Loader, MadeClass, Optimizer, RankRecord, Settings
 from advisor.model import Source
-from advisor.rules.shared._places import object_of, set_at, workers_at
+from advisor.rules.shared._places import asked_at, object_of, set_at, workers_at
 
 callers: Any = import_module("advisor.rules.distributed._callers")
 RECORD = RankRecord(classes={"pace.py": [MadeClass(1, 30, "train.py", 81), MadeClass(10, 14, "train.py", 90)]})
@@ -40,6 +40,12 @@ def test_the_value_of_a_setting_comes_before_the_call_that_takes_it():
     assert numbers(set_at(known, "threads", "OMP_NUM_THREADS")) == [7, 40]
     assert numbers(set_at(known, "deterministic", "threads")) == [41]
     assert set_at(known, "flash_sdp") == set_at(None, "threads") == ()
+
+
+def test_a_loop_over_parameters_is_named_where_it_is_asked_for():
+    assert numbers(asked_at(Optimizer("SGD", file="train.py", line=20, foreach_at=at(22)))) == [22, 20]
+    assert numbers(asked_at(Optimizer("SGD", file="train.py", line=20))) == [20]
+    assert asked_at(None) == ()
 
 
 def test_workers_are_named_by_the_line_that_gives_them_to_the_loader():

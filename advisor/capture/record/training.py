@@ -80,6 +80,7 @@ class Optimizer(msgspec.Struct, frozen=True):
 
     name: str
     foreach: bool | None = None
+    foreach_at: CodePlace | None = None  # where it is given False, by the source text, if not at the call's first line
     fused: bool | None = None
     capturable: bool | None = None
     tensors: int | None = None  # parameters with a gradient

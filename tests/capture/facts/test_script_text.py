@@ -160,6 +160,22 @@ def test_settings_that_only_the_text_tells(text: str, setting: str, line: int) -
 
 
 @pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("SGD(\n    model.parameters(),\n    foreach=False,\n)", 3),
+        ("SGD(params, foreach=args.foreach)\nclass C:\n    foreach: bool = False", 3),
+        ("SGD(params, foreach=False)", None),  # in the call's first line
+        ("SGD(\n    params,\n    foreach=True)", None),
+        ("SGD(params, lr=0.1)", None),
+    ],
+)
+def test_where_an_argument_is_switched_off(text: str, line: int | None) -> None:
+    known = ScriptText(())
+    known.sources = {"train.py": text}
+    assert known.switched_off("foreach", {"file": "train.py", "line": 1, "function": ""}).get("line") == line
+
+
+@pytest.mark.parametrize(
     ("text", "setting", "call", "line"),
     [
         ("p.add_argument('--threads', default=1)\nset_num_threads(args.threads)", "threads", 2, 1),

@@ -134,7 +134,8 @@ def look(initial: dict[str, Any], collector: Any, alive: model_facts.Live | None
 
 
 def _made(lines: Any, place: dict[str, Any]) -> dict[str, Any]:
-    return place | (attempt(lambda: lines.as_optioned(place)) or {})
+    loop = attempt(lambda: lines.of_loop(place))
+    return place | (attempt(lambda: lines.as_optioned(place)) or {}) | ({"foreach_at": loop} if loop else {})
 
 
 def hidden_optimizer(collector: Any, alive: model_facts.Live | None) -> str:

@@ -223,6 +223,16 @@ class ScriptText:
         line = getattr(passed, "lineno", None)  # what is unpacked has none
         return _place(call["file"], line) if line is not None and line != call["line"] else {}
 
+    def switched_off(self, argument: str, call: Place) -> Place:
+        """Where an argument of the call at a line is given False: what it is passed, or in a line of its own there."""
+        named = (word for one in (self._around(call) if call else ()) for word in one.keywords if word.arg == argument)
+        passed = next((word.value for word in named), None)
+        if passed is None:
+            return {}
+        if not isinstance(passed, ast.Constant):
+            return _only((one.file, one.line) for one in self._behind(passed) if one.value is False)
+        return _place(call["file"], passed.lineno) if passed.value is False and passed.lineno != call["line"] else {}
+
     def dataset(self, call: Place) -> Place:
         """Where the dataset that a loader is given is made: the call that is passed, or assigned to the name passed.
 

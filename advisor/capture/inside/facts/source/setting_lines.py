@@ -112,6 +112,10 @@ class SettingLines:
         """Where an optimizer was made; empty where that is not known."""
         return next((place for reference, place in reversed(self.made) if reference() is optimizer), {})
 
+    def of_loop(self, made: dict[str, Any]) -> Place:
+        """Where an optimizer is asked to update its parameters one by one, by the text; empty if not known."""
+        return self.text.switched_off("foreach", _made(made))
+
     def record(self, held: Mapping[str, Sequence[str]], model: Any = None) -> dict[str, Place]:
         """The lines of settings, with those that only the script's text tells.
 
