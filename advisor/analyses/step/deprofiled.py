@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
@@ -122,7 +123,7 @@ class Deprofiled:
             elsewhere = union(trace.events.start_ns[ops], trace.events.end_ns[ops])
             python = subtract(subtract(gaps.spans, phases.communication), elsewhere)
         python = python[python[:, 1] - python[:, 0] >= _LONG_GAP_NS]
-        python = intersect(python, steps.window)
+        python = intersect(python, union(*np.concatenate([part.spans for part in parts.parts]).T))
         return cls(
             python=python,
             recorded_us=steps.step_us,

@@ -51,7 +51,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepParts:
-    """The parts of a step; disjoint, their union is W. One part, the whole step, where capture did not time them.
+    """The parts of a step; disjoint. One part, W, where capture did not time them; else their union is W within steps.
+
+    Between the `ProfilerStep#N` rows of two steps runs `torch.profiler.profile.step()`, which ends one row and begins
+    the next (torch/profiler/profiler.py). Capture's times leave it out as well: it is no Python of the script, and
+    un-profiled steps have none of it.
 
     part_of  for each event the index of the part that it starts in on the loop's thread, -1 elsewhere
     """
@@ -120,6 +124,8 @@ def _spans(trace: Trace, steps: Steps) -> dict[str, Intervals]:
         OPTIMIZER: of(updates & on_loop),
     }
     left, found = steps.window, {}
+    if all(label.startswith("ProfilerStep#") for label in steps.labels):
+        left = intersect(left, steps.spans)
     for name, spans in known.items():
         found[name] = intersect(left, spans)
         left = subtract(left, spans)

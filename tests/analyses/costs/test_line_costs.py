@@ -212,6 +212,32 @@ def test_each_part_is_brought_to_what_it_took_without_the_profiler():
     assert (low, high) == pytest.approx((300, 300), rel=0.02)
 
 
+APART = """
+    step   [1                     ]   [2                     ]
+    cpu    [F   ][P      ][B      ]   [F   ][P      ][B      ]
+    """
+
+
+@pytest.mark.parametrize("lanes", [STEPS, APART])
+def test_what_the_profiler_does_between_two_steps_is_no_part_of_them(lanes):
+    # Capture timed 1,500 µs besides the backward pass, twice as long with the profiler; the pause is in neither.
+    known = drawn(lanes, measured(0.0, 900.0, 0.0, 750.0, {"rest": 2.0}), P=FORWARD, F=FORWARD, B=BACKWARD)
+    mapping = known.get(Deprofiled)
+    [rest] = [part for part in mapping.parts if part.name == "rest"]
+    assert (rest.recorded_us, rest.plain_us) == pytest.approx((1500, 750), rel=0.02)
+    assert mapping.python_us == 0
+    assert mapping.us(mapping.in_part("rest", 600.0))[1] == pytest.approx(300, rel=0.02)
+
+
+def test_a_pause_within_a_step_is_python_of_the_script():
+    lanes = """
+        step   [1                        ][2                        ]
+        cpu    [F   ][P      ]   [B      ][F   ][P      ]   [B      ]
+        """
+    known = drawn(lanes, measured(0.0, 900.0, 0.0, 900.0, {"rest": 2.0}), P=FORWARD, F=FORWARD, B=BACKWARD)
+    assert known.get(Deprofiled).python_us == pytest.approx(300, abs=5)
+
+
 def test_rows_explain_no_more_than_recording_them_costs():
     # The backward was recorded with 600 µs more in one row, which explains some 3 of them: the rest goes by time.
     facts = measured(0.0, 300.0, 0.0, 1500.0, {"backward": 3.0})
