@@ -159,7 +159,8 @@ def joined(
     noise = reference.summary.steps.repeats
     compared = compared_ranks.compared(ranks, {one.summary.rank: one.summary.file for one in results})
     shown = detail_of(reference)
-    widened = (repeats.of_outcome(outcome, step_us, noise) for outcome in outcomes)
+    source = reference.summary.steps.source
+    widened = (whole_window.of_outcome(repeats.of_outcome(outcome, step_us, noise), source) for outcome in outcomes)
     report = Report(
         run=_run_info(run, reference, results),
         health=health.of_job(run, about_job, (said for result in results for said in result.health)),
@@ -167,7 +168,7 @@ def joined(
         metrics=reference.summary.metrics,
         breakdown=reference.summary.breakdown,
         outcomes=told_once.named_once([severity.settled(outcome, step_us) for outcome in widened], step_us),
-        joint=repeats.of_joint(together, step_us, noise),
+        joint=whole_window.of_joint(repeats.of_joint(together, step_us, noise), source),
         replay=shown.replay,
         ranks=tuple(result.summary for result in results),
         timeline=shown.timeline,

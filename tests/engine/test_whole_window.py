@@ -9,7 +9,9 @@ import pytest
 from drawn_loops import report
 
 from advisor.api import GEMM, Ev, draw
-from advisor.engine.whole_window import of_window
+from advisor.engine.whole_window import of_joint, of_outcome, of_window
+from advisor.model import Finding, Joint, Outcome, Saving
+from advisor.model.steps import StepSource
 
 _OF_STEPS = re.compile(r"\b(each|a|per) step\b", re.IGNORECASE)
 
@@ -44,3 +46,24 @@ def test_a_report_without_steps_speaks_of_the_window(marked: bool) -> None:
     texts = [finding.message for _, finding in report(json.dumps(dict(trace)).encode()).findings()]
     assert texts
     assert any(map(_OF_STEPS.search, texts)) is marked
+
+
+@pytest.mark.parametrize(("source", "low"), [("window", 0.0), ("loader", 30.0), ("repetition", 30.0)])
+def test_nothing_is_certain_where_no_step_was_recorded_whole(source: StepSource, low: float) -> None:
+    saving = Saving(30.0, 90.0, "modelled", "high: all of it")
+    found = of_outcome(Outcome("unused-outputs", "found", (Finding("said", saving, (), {}, None),)), source)
+    [finding] = found.findings
+    assert finding.saving is not None
+    assert (finding.saving.low_us, finding.saving.high_us) == (low, 90.0)
+    assert ("no step was recorded whole" in finding.saving.how) is (source == "window")
+    joint = of_joint(Joint(30.0, 90.0, 100.0), source)
+    assert joint is not None
+    assert (joint.low_us, joint.step_us_after) == ((0.0, 115.0) if source == "window" else (30.0, 100.0))
+
+
+def test_what_was_an_upper_bound_already_keeps_its_words() -> None:
+    saving = Saving(0.0, 90.0, "modelled", "low: nothing, if it is hidden")
+    [finding] = of_outcome(Outcome("x", "found", (Finding("said", saving, (), {}, None),)), "window").findings
+    assert finding.saving == saving
+    [told] = of_outcome(Outcome("x", "found", (Finding("said", None, (), {}, None),)), "window").findings
+    assert told.saving is None

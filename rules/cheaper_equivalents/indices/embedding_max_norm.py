@@ -78,11 +78,7 @@ def check(
             ),
         )
         made = set_at(record.settings if record else None, "max_norm")
-        saving = found.saving
-        if saving and ops.steps.source == "window":
-            # So many ops that the window was closed within a step: what the rest of it takes is not known.
-            saving = replace(saving, low_us=0.0, how="low: nothing, as no whole step was recorded; high: all of it")
-        yield replace(found, where=first_of(made, found.where), saving=saving)
+        yield replace(found, where=first_of(made, found.where))
 
 
 _TABLE = [2000, 64]
