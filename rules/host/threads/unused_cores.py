@@ -2,7 +2,8 @@
 
 ## What it looks at
 On machines without an accelerator: the intra-op threads of the process against the cores that it may use, less one
-for each loader worker, and the time of matrix multiplications and convolutions, which parallelize well.
+for each loader worker, and the time of matrix multiplications and convolutions, which parallelize well. The high end of
+the saving also has other ops that last as long: elementwise ops, sums and copies of many elements split, too.
 
 ## Why it costs time
 PyTorch splits large ops over its intra-op threads. With one thread on eight cores, seven cores are idle. This is
@@ -20,8 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from advisor.api import (
     Calibration,
+    Category,
     Device,
     Ev,
     Example,
@@ -44,6 +48,12 @@ CONFIRMED = "measured pair on a CPU: two large layers with one thread against tw
 
 # An op has to take this long on one thread before sharing it pays for waking the others.
 _LONG_OP_US = constant("calls.shared_op_us").value
+# Ops that run on one thread whatever their size.
+_SERIAL = (
+    "normal_ uniform_ bernoulli_ random_ exponential_ randperm multinomial sort topk nonzero _unique2 unique_dim "
+    "masked_select cumsum cumprod bincount histc _local_scalar_dense"
+)
+_ON_ONE_THREAD = tuple(f"aten::{name}" for name in _SERIAL.split())
 
 
 def check(
@@ -65,7 +75,7 @@ def check(
     if shared_us < min_share * steps.step_us:
         return
     least_us, low = _least_us(rows, calibration) if usable == use.cores else (0.0, _UNKNOWN)
-    most_us = shared_us * (1 - use.threads / usable)
+    most_us = (shared_us + _others_us(price)) * (1 - use.threads / usable)
     yield Finding(
         message=(
             f"{plural(use.threads, 'thread')}{' per rank' if use.ranks > 1 else ''} on {plural(use.cores, 'core')}: "
@@ -75,7 +85,7 @@ def check(
         saving=price.long_ops(
             (min(least_us, most_us), most_us),
             (),
-            f"high: these ops split evenly over the cores; low: {low}",
+            f"high: these ops, and others that last as long, split evenly over the cores; low: {low}",
         ),
         where=set_at(settings, "threads", "OMP_NUM_THREADS", "MKL_NUM_THREADS"),
         facts={"threads": use.threads, "cores": use.cores, "workers": use.workers, "ranks": use.ranks},
@@ -88,6 +98,22 @@ def check(
         ),
         claims=("forward", "backward", "other_ops"),
     )
+
+
+def _others_us(price: Price) -> float:
+    """Recorded µs per step of ops other than products that last so long: tensors of many elements are split, too.
+
+    Ops of TensorIterator run in parallel from 32,768 elements on (`at::parallel_for`, `GRAIN_SIZE`); draws of random
+    numbers hold their generator's lock, and sorts and searches for elements run on one thread.
+    """
+    events, parent = price.ops.events, price.ops.nesting.parent
+    ops = events.of(Category.CPU_OP)
+    holds = np.zeros(len(events), bool)
+    holds[parent[ops & (parent >= 0)]] = True
+    long = price.ops.links.inside & ops & ~holds & (events.dur_ns >= 1e3 * _LONG_OP_US)
+    products = events.named("mm", "convolution", "aten::linear", "aten::matmul", "aten::dot", "aten::mv")
+    rows = np.flatnonzero(long & ~products & ~price.ops.nesting.within(products) & ~events.exactly(*_ON_ONE_THREAD))
+    return float(events.dur_ns[rows].sum()) / 1e3 / price.ops.steps.count
 
 
 def _least_us(rows: list[OpRow], calibration: Calibration) -> tuple[float, str]:
@@ -106,6 +132,9 @@ def _least_us(rows: list[OpRow], calibration: Calibration) -> tuple[float, str]:
 _UNKNOWN = "nothing, if they are memory-bound"
 _STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
 _LAYER = Ev("aten::mm", dims=[[256, 1024], [1024, 1024]], dtypes=["float", "float"])
+
+_LONG_OP = Ev("aten::elu", dims=[[4096, 1024]], dtypes=["float"])
+_DRAW = Ev("aten::normal_", dims=[[4096, 1024]], dtypes=["float"])
 
 
 def _threads(threads: int, cores: int, workers: int = 0) -> dict[str, object]:
@@ -134,6 +163,28 @@ EXAMPLES = [
         },
         saves_us=(6000, 9700),
         says=("1 thread on 8 cores",),
+    ),
+    Example(
+        "one thread on two cores, beside products an elementwise op as long: both split",
+        draw(_STEPS, us=1000, F=_LAYER, B=_LONG_OP),
+        facts=_threads(1, 2),
+        saves_us=(0, 5500),
+        says=("matrix multiplications and convolutions take 6 ms",),
+    ),
+    Example(
+        "beside products a draw of random numbers, which one thread makes: half of the products at most",
+        draw(_STEPS, us=1000, F=_LAYER, B=_DRAW),
+        facts=_threads(1, 2),
+        saves_us=(0, 3000),
+        says=("1 thread on 2 cores",),
+    ),
+    Example(
+        "one thread for a draw of random numbers alone",
+        draw(_STEPS, us=1000, F=_DRAW, B=_DRAW),
+        facts=_threads(1, 2),
+        saves_us=None,
+        near_miss=True,
+        skipped="no matrix product",
     ),
     Example(
         "one thread, and the workers have the other cores",
