@@ -11,6 +11,7 @@ from msgspec import Struct
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.costs.added_work import AddedWork
+from advisor.analyses.costs.parameter_work import ParameterWork
 from advisor.analyses.costs.replay import Replay, replayed_or
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.step.deprofiled import Deprofiled
@@ -50,6 +51,7 @@ class Price(Struct, frozen=True, eq=False):
     deprofiled: Deprofiled
     added: AddedWork
     replay: Replay | None
+    parameters: ParameterWork | None = None
 
     @property
     def on_device(self) -> bool:
@@ -189,6 +191,17 @@ class Price(Struct, frozen=True, eq=False):
         more_us = min(fetched_us, most_us) if saving.high_us else 0.0
         return replace(saving, high_us=min(saving.high_us + more_us, self.scale.step_us))
 
+    def fewer_parameters_us(self, joined: float, kept: float) -> float:
+        """The most that updating and clearing parameters takes less if some are joined, µs of the un-profiled step.
+
+        joined: share of the parameters that are;  kept: as what share of these they remain. They have as many elements
+        as before, whose arithmetic stays.
+        """
+        if self.parameters is None or self.on_device:
+            return 0.0
+        spent_us = self.share_of(self.parameters.spans)[1] * self.scale.step_us
+        return joined * (1 - kept) * max(spent_us - self.scale.scaled(self.parameters.elements_us), 0.0)
+
     @property
     def _slower(self) -> float:
         """How many times longer the recorded step is than the un-profiled one, 1 where that is not known."""
@@ -255,9 +268,10 @@ class Price(Struct, frozen=True, eq=False):
         deprofiled: Deprofiled,
         added: AddedWork,
         replay: Replay | None,
+        parameters: ParameterWork,
     ) -> Price:
         """The prices of a trace."""
-        return cls(ops, breakdown, scale, deprofiled, added, replay)
+        return cls(ops, breakdown, scale, deprofiled, added, replay, parameters)
 
 
 def less_by(saving: Saving, instead_us: Range) -> Saving:

@@ -39,6 +39,7 @@ class LayersInTurn(Struct, frozen=True, eq=False):
     kept      share of the ops in these spans that is left: one for all that are alike
     work_us   (least, most) µs of the un-profiled step that the arithmetic of all takes in one op
     same_input  whether all read one tensor, and not parts of it
+    of_parameters  share of all stored gradients that are those of their parameters
     """
 
     layers: int
@@ -48,6 +49,7 @@ class LayersInTurn(Struct, frozen=True, eq=False):
     kept: float
     work_us: tuple[float, float]
     same_input: bool
+    of_parameters: float = 0.0
 
 
 def layers_in_turn(
@@ -66,7 +68,7 @@ def layers_in_turn(
     if not len(layers):
         return None
     forward = np.unique(np.concatenate((work, rows_at(observed, [at for one in groups for at in one.views]))))
-    nodes = _nodes(ops, forward)
+    nodes, of_parameters = _nodes(ops, forward)
     alike = sum(1 + len(one.ops) for one in groups)
     return LayersInTurn(
         layers=max(len(one.layers) for one in groups),
@@ -76,6 +78,7 @@ def layers_in_turn(
         kept=alike / (sum(len(one.layers) for one in groups) + len(joined)),
         work_us=joined_us(price, np.concatenate((work, nodes[~ops.events.named(*_PARTS)[nodes]])), few_samples),
         same_input=all(one.same_input for one in groups),
+        of_parameters=of_parameters,
     )
 
 
@@ -86,8 +89,11 @@ def rows_at(observed: ObservedOps, ats: Sequence[int]) -> Ints:
     return rows[rows >= 0]
 
 
-def _nodes(ops: StepOps, forward: Ints) -> Ints:
-    """Engine calls of these ops in the backward pass, with those that store the gradients of their weights."""
+def _nodes(ops: StepOps, forward: Ints) -> tuple[Ints, float]:
+    """Engine calls of these ops in the backward pass, with those that store the gradients of their weights.
+
+    And the share that these are of all that store a gradient.
+    """
     events = ops.events
     found = backward_of(events, forward)
     writes = forward[events.exactly("aten::copy_")[forward]]
@@ -103,7 +109,7 @@ def _nodes(ops: StepOps, forward: Ints) -> Ints:
     mine = np.isin(calls, found)
     for at in np.flatnonzero(stores).tolist():
         mine[at] |= at > 0 and mine[at - 1]
-    return calls[mine]
+    return calls[mine], float((mine & stores).sum()) / max(int(stores.sum()), 1)
 
 
 def loop_line(sites: CallSites, costs: LineCosts, rows: Ints, layers: int, steps: int) -> Source | None:
