@@ -20,11 +20,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import structs
 
-from advisor.capture.record import RankRecord, RunRecord, read
+from advisor.capture.record import LaterWindow, RankRecord, RunRecord, Vitals, read
 from advisor.engine.reduced_form import SUFFIX, is_reduced, origin_of, prefix
 from advisor.errors import InputError, UsageError
 from advisor.inputs.job_files import Files, collect
@@ -37,6 +37,8 @@ _RANK = re.compile(r"(?<![a-z])(rank|worker)[-_]?(\d+)(?!\d)", re.IGNORECASE)
 _STAMP = re.compile(r"\d{6,}")
 # tensorboard_trace_handler's default name: <host>_<pid>.<time>.pt.trace.json
 _HANDLER = re.compile(r"^.+_\d+\.#\.pt\.trace\.json")
+# What a window in another training loop states anew, as far as it is known there.
+_OF_LOOPS = ("settings", "loaders", "optimizers", "devices", "model", "environment")
 # Of the training time: a window there says more of the run than one in another loop.
 _MOST = 0.5
 
@@ -108,16 +110,19 @@ def where_it_trains(job: Job) -> Job:
     if record is None or record.run is None or not sum(record.run.trend.spent_us):
         return job
     trend = record.run.trend
-    ends = [*(window.at for window in loops[1:]), float("inf")]
-    for window, end in zip(loops, ends, strict=True):
-        mine_us = sum(us for at, us in zip(trend.first, trend.spent_us, strict=True) if window.at <= at < end)
+    moves = [*record.run.moved_at, *(window.at for window in loops), float("inf")]
+    for window in loops:
+        start = max((at for at in moves if at <= window.at), default=window.at)
+        end = min(at for at in moves if at > window.at)
+        mine_us = sum(us for at, us in zip(trend.first, trend.spent_us, strict=True) if start <= at < end)
         share = mine_us / sum(trend.spent_us)
         if share >= _MOST:
             text = (
                 f"training moved to another loop and spent {share:.0%} of its time there: the figures are of the "
                 f"window after step {window.at:,}{_unobserved(window)}; `--window 1` shows the first loop"
             )
-            return _noted(job, (window,), text)
+            here = (one for one in job.traces[0].later if window.at < one.at < end and one.why != "elsewhere")
+            return _noted(job, (replace(window, later=tuple(here)),), text)
     return job
 
 
@@ -188,8 +193,14 @@ def _recorded(folder: Place, run: RunRecord, wanted: set[Place] | None) -> Job:
 
 
 def _later(folder: Place, record: RankRecord) -> Iterator[RankTrace]:
-    """The windows after the first whose files are there. What only the first one recorded is not known of them."""
+    """The windows after the first whose files are there.
+
+    What only the first one recorded is not known of them. Settings are those of the loop that a window lies in: its
+    first window records them.
+    """
+    known: dict[str, Any] = {name: getattr(record, name) for name in _OF_LOOPS}
     for window in record.later:
+        known |= {name: value for name in _OF_LOOPS if (value := getattr(window, name)) is not None}
         found = {file.role: path for file in window.files if (path := _inside(folder, file.path)) is not None}
         if "profile" in found:
             of_window = RankRecord(
@@ -197,13 +208,12 @@ def _later(folder: Place, record: RankRecord) -> Iterator[RankTrace]:
                 world_size=record.world_size,
                 files=window.files,
                 steps=structs.replace(window.steps, source=record.steps.source),
-                settings=record.settings,
-                devices=record.devices,
-                loaders=record.loaders,
-                optimizers=record.optimizers,
-                model=record.model,
-                environment=record.environment,
                 run=record.run,
+                vitals=_vitals(window, record),
+                gc_pauses_us=window.gc_pauses_us,
+                evaluation_loaders=window.evaluation_loaders or [],
+                memory=window.memory,
+                compile=window.compile,
                 user_files=window.user_files,
                 dataflow=window.dataflow,
                 lookups=window.lookups,
@@ -211,9 +221,18 @@ def _later(folder: Place, record: RankRecord) -> Iterator[RankTrace]:
                 loss_labels=window.loss_labels,
                 containers=window.containers,
                 calibration=record.calibration,
+                **known,
             )
             files = found["profile"], found.get("lines")
             yield RankTrace(record.rank, *files, of_window, at=window.at, why=window.why)
+
+
+def _vitals(window: LaterWindow, record: RankRecord) -> Vitals | None:
+    """The threads and memory of a loop; start and end are those of the process."""
+    mine, first = window.vitals, record.vitals
+    if mine is None or first is None:
+        return mine
+    return structs.replace(mine, ended=first.ended, age_us=first.age_us, first_step_us=first.first_step_us)
 
 
 def _reduced_in(folder: Place, record: RankRecord) -> RankTrace | None:

@@ -81,7 +81,7 @@ class MeanStep(Struct, frozen=True):
 
     us   of all training steps of the run where it was watched and has more of them than were timed one by one, without
          what else the loop does between them (evaluations, checkpoints): a single long one among twenty timed steps
-         would say that every step is as slow as ten
+         would say that every step is as slow as ten. Steps of other loops of the run say nothing of this one's
     """
 
     us: float
@@ -90,7 +90,7 @@ class MeanStep(Struct, frozen=True):
     def compute(cls, scale: Scale, watched: WatchedRun | None) -> MeanStep:
         """Of this rank."""
         known = scale.unprofiled.mean or scale.unprofiled.median or scale.profiled.mean or scale.step_us
-        if watched is None or watched.steps <= scale.unprofiled.n:
+        if watched is None or watched.loops > 1 or watched.steps <= scale.unprofiled.n:
             return cls(known)
         return cls(watched.per_step_us("training") or known)
 

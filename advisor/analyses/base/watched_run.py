@@ -46,6 +46,7 @@ class WatchedRun(Struct, frozen=True):
     loop         the parts of that; shares are of it
     steps        training steps in it
     started_us   the part of `worker_restarts` in which workers start or stop, without the wait for a first batch
+    loops        training loops, one after another, that its steps are of
     epochs       how often the loader of the training was exhausted; restarts: new workers for an iterator
     forwards     lines of parts at which a model in training mode runs
     evaluated_us  time of evaluations outside of ordinary steps by the line that calls the model, as far as one runs and
@@ -64,6 +65,7 @@ class WatchedRun(Struct, frozen=True):
     forwards: frozenset[Source]
     evaluated_us: Mapping[Source, float]
     evaluated: tuple[Evaluated, ...] = ()
+    loops: int = 1
 
     def per_step_us(self, part: str) -> float:
         """Time of a part of the loop per training step, µs."""
@@ -96,6 +98,7 @@ class WatchedRun(Struct, frozen=True):
             forwards=frozenset(_training_forwards(inside)),
             evaluated_us=_evaluated_us(inside, run),
             evaluated=_evaluated(inside),
+            loops=1 + len(run.moved_at),
         )
 
 

@@ -7,6 +7,7 @@ import re
 import statistics
 import weakref
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any
 
@@ -33,6 +34,7 @@ class Collector:
 
     def __init__(self) -> None:
         self.optimizers: dict[int, Any] = {}
+        self.earlier: list[Any] = []  # of loops that were left
         self.loaders: list[dict[str, Any]] = []
         self.pauses = GcPauses()
         self.autocast: set[str] = set()
@@ -102,8 +104,20 @@ class Collector:
         self.optimizers[id(optimizer)] = weakref.ref(optimizer)
 
     def alive_optimizers(self) -> list[Any]:
-        """Those that have stepped and are still there."""
+        """Those that have stepped in this training loop and are still there."""
         return [one for one in (ref() for ref in self.optimizers.values()) if one is not None]
+
+    def all_optimizers(self) -> list[Any]:
+        """Those of earlier loops as well."""
+        earlier = [one for one in (ref() for ref in self.earlier) if one is not None]
+        now = self.alive_optimizers()
+        return now + [one for one in earlier if all(one is not other for other in now)]
+
+    def begin_again(self, optimizers: set[int]) -> None:
+        """Training has moved to another loop; optimizers: the keys of those that had stepped before."""
+        self.earlier += [self.optimizers.pop(key) for key in optimizers & self.optimizers.keys()]
+        self.autocast.clear()
+        self.board.begin_again()
 
     def _warned(self, warning: Any, _value: Any) -> None:
         """A warning is about to be shown; the first few different ones are kept, without what looks like a secret."""
@@ -121,14 +135,18 @@ class Collector:
         if getattr(region, "_enabled", True):
             self.autocast.add(str(getattr(region, "fast_dtype", "")).removeprefix("torch."))
 
-    def record(self, fed: Mapping[int, int], beside: Mapping[int, int]) -> dict[str, Any]:
+    def record(
+        self, fed: Mapping[int, int], beside: Mapping[int, int], serial: int = 0, theirs: AbstractSet[int] = frozenset()
+    ) -> dict[str, Any]:
         """The part of the rank's record that was gathered here.
 
-        fed, beside: of `Tracker`, backward passes by the serials of iterators whose batches they follow.
+        fed, beside: of `Tracker`, backward passes by the serials of iterators whose batches they follow. serial: of the
+        last iterator before the training loop; theirs: of iterators that belong to the next one.
         """
         trained, used = {*fed, *beside}, self._feeding(fed, beside)
-        others = [one for one in self.loaders if used and one not in used]
-        used = used or self.loaders
+        mine = [one for one in self.loaders if any(each > serial and each not in theirs for each in one["serials"])]
+        others = [one for one in mine if used and one not in used]
+        used = used or mine
         times, alone = self.board.read(), len(used)
         return {
             "evaluation_loaders": [{**one["facts"], **self._numbers(one["facts"])} for one in others],

@@ -7,7 +7,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from .facts import probe
-from .windows.later import Recording
 
 if TYPE_CHECKING:
     from .session import Session
@@ -24,8 +23,8 @@ def write(folder: str, part: dict[str, Any]) -> None:
 
 def record(session: Session) -> dict[str, Any]:
     """What is known by now, with the keys of `record.RankRecord`."""
-    window = session.window
-    clock = [session.clock.note] if session.clock.note else []
+    first = session.first
+    window, clock = (first.window, first.clock) if first is not None else (session.window, session.clock)
     return {
         "rank": session.place.rank(),
         "world_size": session.place.world_size(),
@@ -33,18 +32,19 @@ def record(session: Session) -> dict[str, Any]:
         "pid": os.getpid(),
         "files": window.files,
         "steps": _steps(session),
-        **session.facts.known,
+        **session.first_loop.facts.known,
         "run": session.run.record(),
-        "vitals": session.vitals.record(not session.live) | _windows(session.phases),
-        **session.collector.record(session.tracker.fed, session.tracker.read_beside),
+        "vitals": session.first_loop.vitals.record(not session.live) | _windows(first.phases if first else None),
+        **session.first_loop.gathered(),
+        "warnings": list(session.collector.warnings),
         "notes": [
             *session.notes,
             *window.notes,
             *filter(None, window.costs.postponed.values()),
             *session.later.notes(),
-            *clock,
+            *filter(None, [clock.note]),
         ],
-        "later": session.later.windows,
+        "later": session.later.record(),
         "evaluation_graph": session.evaluations.record(session.tracker.trained),
         "batch_lengths": session.padding.found,
         "sample_lengths": session.padding.lengths,
@@ -55,15 +55,15 @@ def record(session: Session) -> dict[str, Any]:
 
 
 def _steps(session: Session) -> dict[str, Any]:
-    phases, tracker = session.phases, session.tracker
+    tracker = session.tracker
     steps: dict[str, Any] = {
         "source": tracker.source or "window",
         "count": tracker.count,
         "eval_count": tracker.eval_count(),
         "optimizer_steps": tracker.optimizer_steps,
     }
-    if phases is not None:
-        steps |= Recording(phases, session.window, session.clock).steps()
+    if session.first is not None:
+        steps |= session.first.steps()
     return steps
 
 

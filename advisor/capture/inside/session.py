@@ -104,6 +104,7 @@ class Session(RecordedWindows):
         self._check_size("backward")
         if self.run.wants_step and self.live and self.thread in (0, get_ident()):
             self._guard(self.run.passed)
+            self._guard(self._confirm)
         if self.live and get_ident() == self.thread:
             self._guard(self.window.passed)
         return super()._backward()
@@ -182,7 +183,7 @@ class Session(RecordedWindows):
         self.exits.release()
         self.requests.release()
         if not self.settings.get("hosted"):  # an exception of an earlier cell ended nothing
-            optimizers = self.collector.alive_optimizers()
+            optimizers = self.collector.all_optimizers()
             self.ran_out = attempt(lambda: out_of_memory.found(optimizers, self.tracker.count))
         try:
             if self.phases is not None:
@@ -201,7 +202,7 @@ class Session(RecordedWindows):
                 self.tracker.settle_window()
             if self.window.refused and not self.window.files:
                 self.notes.append("the script's own profiler was active, so capture could not open a window")
-            if self.tracker.backwards or self.window.files:
+            if (self.tracker.backwards or self.window.files) and self.loop is self.first_loop:
                 self._look()
             self._write()
         except Exception as failure:

@@ -18,6 +18,7 @@ _OPTIONAL: Final = (
     (("gc_pauses_us",), "garbage collections"),
     (("user_files",), "the names of the script's files"),
     (("model", "modules"), "the modules of the model"),
+    (("later", "model"), "the models of later windows"),
     (("vitals",), "threads and memory"),
     (("environment",), "the environment"),
     (("warnings",), "warnings"),
@@ -67,6 +68,8 @@ def _without(rank: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
         return rank
     if rest and isinstance(rank[first], dict):
         return {**rank, first: _without(rank[first], tuple(rest))}
+    if rest and isinstance(rank[first], list):
+        return {**rank, first: [_without(one, tuple(rest)) for one in rank[first]]}
     return {key: value for key, value in rank.items() if key != first}
 
 

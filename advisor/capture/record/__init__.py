@@ -19,9 +19,9 @@ from advisor.capture.record.dataflow import (
     ZeroTerms,
 )
 from advisor.capture.record.held_memory import HeldVariable, KeptGraphs, OutOfMemory
-from advisor.capture.record.rank import RankRecord, Settings
+from advisor.capture.record.rank import LaterWindow, RankRecord, Settings
 from advisor.capture.record.run_file import SCHEMA, VERSION, RunRecord, read
-from advisor.capture.record.steps import LaterWindow, StepTimes, TraceFile
+from advisor.capture.record.steps import StepTimes, TraceFile
 from advisor.capture.record.tensors import DenseMatrix, Lookup, LossLabels, Mask, SampleLengths, SparseProduct
 from advisor.capture.record.training import Loader, Optimizer, Pictures
 from advisor.capture.record.vitals import MemoryReading, ThreadTime, Vitals

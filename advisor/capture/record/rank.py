@@ -10,7 +10,7 @@ from advisor.capture.record.calibration import Measured
 from advisor.capture.record.code_place import CodePlace, Container, MadeClass, TextBlock
 from advisor.capture.record.dataflow import Dataflow, JudgedOps
 from advisor.capture.record.held_memory import EvaluationGraph, KeptGraphs, OutOfMemory
-from advisor.capture.record.steps import LaterWindow, StepTimes, TraceFile
+from advisor.capture.record.steps import StepTimes, TraceFile
 from advisor.capture.record.tensors import Lookup, LossLabels, Mask, SampleLengths, SparseProduct
 from advisor.capture.record.training import Loader, Optimizer
 from advisor.capture.record.vitals import Vitals
@@ -80,6 +80,39 @@ class Settings(msgspec.Struct, frozen=True):
     def compute(cls, record: RankRecord) -> Settings:
         """The settings of the analysed rank. Missing for a trace that was not captured by `advisor run`."""
         return record.settings
+
+
+class LaterWindow(msgspec.Struct, frozen=True):
+    """A window that was recorded after the first one, with the un-profiled steps before it.
+
+    at   training iterations before it was due
+    why  every (`--every N`) | asked (requested by `advisor attach` or SIGUSR1) | slower (steps became slower) |
+         elsewhere (training moved to another loop)
+    """
+
+    at: int
+    why: str
+    files: list[TraceFile] = []
+    steps: StepTimes = StepTimes()
+    user_files: list[str] = []
+    # As in RankRecord; set if the window is the first one of another loop. Others are of the loop of the one before.
+    dataflow: Dataflow | None = None
+    settings: Settings | None = None
+    loaders: list[Loader] | None = None
+    evaluation_loaders: list[Loader] | None = None
+    optimizers: list[Optimizer] | None = None
+    devices: list[dict[str, Any]] | None = None
+    memory: dict[str, int] | None = None
+    compile: dict[str, Any] | None = None
+    model: dict[str, Any] | None = None
+    environment: dict[str, str] | None = None
+    gc_pauses_us: list[float] | None = None
+    vitals: Vitals | None = None
+    # As in RankRecord, of this window
+    lookups: list[Lookup] = []
+    masks: list[Mask] = []
+    loss_labels: list[LossLabels] = []
+    containers: list[Container] = []
 
 
 class RankRecord(msgspec.Struct, frozen=True):

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from advisor.capture.record.code_place import Container
-from advisor.capture.record.dataflow import Dataflow
-from advisor.capture.record.tensors import Lookup, LossLabels, Mask
-
 
 class TraceFile(msgspec.Struct, frozen=True):
     """A trace that capture wrote. role: all figures are from `profile`, only lines and modules from `lines`."""
@@ -36,24 +32,3 @@ class StepTimes(msgspec.Struct, frozen=True):
     # Only if no device is in use. Steps in which a part did not end are omitted, so these lists may be shorter.
     unprofiled_parts_us: dict[str, list[float]] = {}
     profiled_parts_us: dict[str, list[float]] = {}
-
-
-class LaterWindow(msgspec.Struct, frozen=True):
-    """A window that was recorded after the first one, with the un-profiled steps before it.
-
-    at   training iterations before it was due
-    why  every (`--every N`) | asked (requested by `advisor attach` or SIGUSR1) | slower (steps became slower) |
-         elsewhere (training moved to another loop)
-    """
-
-    at: int
-    why: str
-    files: list[TraceFile] = []
-    steps: StepTimes = StepTimes()
-    user_files: list[str] = []
-    # As in RankRecord; of a window for a reason other than `elsewhere` without `dataflow`.
-    dataflow: Dataflow | None = None
-    lookups: list[Lookup] = []
-    masks: list[Mask] = []
-    loss_labels: list[LossLabels] = []
-    containers: list[Container] = []

@@ -138,6 +138,7 @@ class RunTimes(msgspec.Struct, frozen=True):
     sampled: int = 0
     sampling_us: float = 0.0  # CPU time of the sampling thread
     epochs: int = 0  # times that the loader of the training was exhausted
+    moved_at: list[int] = []  # training iterations before each move to another training loop
     restarts: int = 0  # iterators that started workers after the first training step
     trend: StepTrend = StepTrend()
     passes: list[ForwardPass] = []  # those with most samples first

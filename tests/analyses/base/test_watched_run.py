@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from advisor.analyses.base.scale import MeanStep, Scale
 from advisor.analyses.base.watched_run import WatchedRun
 from advisor.capture.record import RankRecord, RunSamples, RunTimes, Settings
 from advisor.computed import Computed, Missing
+from advisor.model import Times
 
 
 def sample(kind: str, line: int, hits: int, *marks: str, **more: Any) -> dict[str, Any]:
@@ -177,3 +179,11 @@ def test_a_run_that_was_not_watched_is_missing() -> None:
     with pytest.raises(Missing):
         Computed(record=RankRecord(run=RunTimes(count={"start": 1}))).get(WatchedRun)
     assert RunSamples(kind="step").hits == 0
+
+
+def test_the_mean_step_of_a_loop_has_none_of_another() -> None:
+    """What the whole run took per step says nothing of a loop, where it was spent in two."""
+    scale = Scale(5e3, 1.0, Times(mean=6e3, median=5e3, n=20), Times())
+    one, two = watched(), watched(moved_at=[100])
+    assert MeanStep.compute(scale, one).us == one.per_step_us("training") > 6e3
+    assert MeanStep.compute(scale, two).us == 6e3

@@ -30,6 +30,17 @@ def test_what_does_not_fit_is_left_out_and_said(tmp_path: Path) -> None:
     assert "run.json is kept below 2 MB: the modules of the model were omitted" in found.notes
 
 
+def test_models_of_later_windows_go_before_their_step_times(tmp_path: Path) -> None:
+    later = [
+        {"at": at, "why": "elsewhere", "model": {"x": "y" * 800_000}, "vitals": {"windows": 1}} for at in (1, 2, 3)
+    ]
+    run_file.write(tmp_path, {"ranks": [rank(later=later, vitals={"windows": 2})]})
+    [found] = read(tmp_path / "run.json").ranks
+    assert [(one.at, one.model, one.vitals is None) for one in found.later] == [(at, None, False) for at in (1, 2, 3)]
+    assert found.vitals is not None
+    assert "run.json is kept below 2 MB: the models of later windows were omitted" in found.notes
+
+
 @pytest.mark.parametrize(("ranks", "each"), [(1, 3_000_000), (400, 10_000), *complete((30_000, 0))])
 def test_never_more_than_two_megabytes(tmp_path: Path, ranks: int, each: int) -> None:
     """Of anything, and of any number of ranks: what names the traces stays for as many ranks as fit."""

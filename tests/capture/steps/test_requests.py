@@ -91,15 +91,25 @@ def test_steps_of_a_busy_or_short_run_ask_for_nothing(tmp_path: Path) -> None:
 
 
 def test_another_loop_asks_by_itself_twice_at_most(tmp_path: Path) -> None:
-    moves = iter([False, False, True, False, True, True, *[False] * 99])
+    moves = iter([step in (15, 31, 47) for step in range(1, 80)])
     trend = StepTrend(lambda: None, lambda: None)
     made = Requests({"folder": str(tmp_path)}, trend, lambda: next(moves))
-    made.begin(0, alone=True)  # the loop of the first window
+    made.begin(0, alone=True)
     found = []
     for step in range(1, 80):
         trend.step(10**7, step)
         if why := made.due(step, step * SECOND):
             made.taken(why, step)
             found.append((step, why))
-    assert found == [(16, ELSEWHERE), (32, ELSEWHERE)]
+    assert found == [(15, ELSEWHERE), (31, ELSEWHERE)]
+    made.release()
+
+
+def test_steps_of_a_slower_loop_are_no_slower_steps(tmp_path: Path) -> None:
+    moves = iter([step == 401 for step in range(1, 2000)])
+    made = Requests({"folder": str(tmp_path)}, StepTrend(lambda: None, lambda: None), lambda: next(moves))
+    made.begin(0, alone=True)
+    found = train(made, 400, SECOND) + train(made, 800, 8 * SECOND, 400)
+    assert found == [(401, ELSEWHERE)]
+    assert train(made, 400, 12 * SECOND, 1200)[0][1] == SLOWER, "than others of its loop"
     made.release()

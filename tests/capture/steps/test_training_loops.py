@@ -55,6 +55,23 @@ def called_by_a_library(tell):
             tell()
     functools.reduce(body, [1, 2, 1, 2], None)
 
+def in_a_comprehension(tell):
+    def one(number):
+        if number % 2:
+            tell()
+        else:
+            tell()
+    [one(number) for number in range(4)]
+
+def repeated_by_no_loop(tell):
+    def one(number):
+        if number % 2:
+            tell()
+        else:
+            tell()
+    one(1)
+    list(map(one, [2, 3, 4, 5]))
+
 def stages(tell):
     for _ in range(3):
         step(tell)
@@ -81,6 +98,8 @@ def script(tmp_path: Path) -> Iterator[Any]:
         ("in_turns", [False] * 8),
         ("in_one_body", [False] * 4),
         ("twice_in_one_function", [False, False, True]),
+        ("in_a_comprehension", [False] * 4),
+        ("repeated_by_no_loop", [False, True, True, False, False]),
         ("stages", [False] * 3),
     ],
 )

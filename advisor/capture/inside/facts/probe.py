@@ -122,7 +122,7 @@ def look(initial: dict[str, Any], collector: Any, alive: model_facts.Live | None
     return {
         "settings": settings,
         "optimizers": [
-            facts | _made(collector.setting_lines, collector.setting_lines.of_optimizer(one))
+            facts | _made(collector.setting_lines, _place_of(one, collector.setting_lines))
             for one in optimizers
             if (facts := attempt(partial(optimizer_facts, one)))
         ],
@@ -131,6 +131,11 @@ def look(initial: dict[str, Any], collector: Any, alive: model_facts.Live | None
         "compile": attempt(compiler.facts),
         "model": model,
     }
+
+
+def _place_of(optimizer: Any, lines: Any) -> dict[str, Any]:
+    """Where it was made; by the script's text, once a loop ran, as only what is made before that is noted."""
+    return lines.of_optimizer(optimizer) or attempt(lambda: lines.text.called(type(optimizer).__name__)) or {}
 
 
 def _made(lines: Any, place: dict[str, Any]) -> dict[str, Any]:

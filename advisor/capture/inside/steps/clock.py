@@ -50,6 +50,10 @@ class Clock:
                 self.kind = "host"
         return None
 
+    def begin_again(self) -> None:
+        """What was marked counts no more; the device may be another one by now."""
+        self.kind, self.note, self.module, self.marks, self.mean_us = "", "", None, 0, None
+
     def phase_ends(self, steps: int) -> None:
         """The phase is over, with so many whole steps in it: the mean of those, where the device was synchronised."""
         if self.kind == "mean" and self.mean_us is None and 0 < steps == self.marks - 1:

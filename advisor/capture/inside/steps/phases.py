@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import median
 from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import Any
 
 from .parts import Cut
 from .periodic_steps import Pace, pace
 from .plan import FEW, Plan, window_steps
+from .recorder import Recorder
 
 WARM, TIMING, READY, RECORD, LINES, OBSERVED, AFTER, DONE = range(8)
 
@@ -34,28 +35,6 @@ _WINDOW_NS = 30_000_000_000
 BUSY, _MOST_WINDOWS = 0.2, 3
 # Boundaries without a training step that a window tolerates for each step asked for (evaluation inside training).
 _PATIENCE = 4
-
-
-class Recorder(Protocol):
-    """What the phases ask for; implemented on torch.profiler by `window.Window`."""
-
-    def prepare(self) -> bool: ...
-    def start(self, role: str) -> bool: ...
-    def open(self, number: int) -> None: ...
-    def close(self) -> None: ...
-    def stop(self, rows: dict[int, int], partial: bool) -> None: ...
-    def discard(self) -> None: ...
-    def compiles(self) -> int: ...
-    def too_big(self) -> bool: ...
-    def full(self) -> bool: ...
-    def affords(self, steps: int) -> bool: ...
-    def mark(self) -> Any: ...
-    def timed(self, steps: int) -> None: ...
-    def finished(self) -> None: ...
-    def observe(self) -> int: ...
-    def observed(self, whole: bool) -> None: ...
-    def waits(self) -> bool: ...
-    def due(self) -> str: ...
 
 
 class Phases:
@@ -81,6 +60,7 @@ class Phases:
         self.compiling = 0
         self.compiles = 0
         self.start: Any = None
+        self.dropped = 0  # un-profiled steps before the window that were of another loop
         self.before: list[tuple[Any, Any]] = []
         self.after: list[tuple[Any, Any]] = []
         self.profiled: list[int] = []
@@ -144,7 +124,7 @@ class Phases:
 
     def _last_timed(self, now_ns: int, more: int) -> bool:
         """Whether enough steps are timed, with so many more."""
-        count = len(self.before) + more
+        count = self.dropped + len(self.before) + more
         slow = self.plan.ranks == 1 and count >= FEW and now_ns - self.timing_began_ns > _TIMING_NS
         return count >= self.plan.timing or slow
 
@@ -354,10 +334,37 @@ class Phases:
             self.asked = False
             self._enter_observed(now_ns)
 
-    def interrupt(self, again: bool = False) -> bool:
+    def leaves(self, plan_: Plan | None) -> None:
+        """Training has moved to another loop: nothing from here on belongs to what was recorded.
+
+        plan_: for that loop, which is recorded instead while there is no window; None to go on as before. A window of
+        several ranks goes on in any case, as all of them record the same steps.
+        """
+        few = self.phase == RECORD and self.kept is None and len(self.rows) < min(FEW, self.wanted)
+        if few and self.plan.ranks > 1:
+            return
+        if not few and self.phase not in (WARM, TIMING, READY):
+            self.interrupt(whole=True)
+            self.phase = DONE
+            return
+        self._drop()
+        if plan_ is None:
+            return
+        if self.phase in (READY, RECORD):
+            self.recorder.discard()
+        self.plan, self.phase = plan_, WARM
+        self.left, self.compiling, self.dropped = plan_.warmup, 0, 0
+
+    def _drop(self) -> None:
+        """Forgets the steps so far."""
+        self.dropped += len(self.before)
+        self.before, self.host_ns, self.unprofiled_parts = [], [], []
+        self.rows, self.profiled, self.profiled_parts = {}, [], []
+
+    def interrupt(self, again: bool = False, whole: bool = False) -> bool:
         """Closes an open window at once: the script ends, or (again) profiles itself. True if one was open.
 
-        A window without a whole step is tried again where the script goes on.
+        A window without a whole step is tried again where the script goes on. whole: the steps so far are enough.
         """
         if self.phase == READY:
             self.phase = TIMING
@@ -378,6 +385,6 @@ class Phases:
             self.phase = TIMING
         else:
             # One step with its lines is all that they need: a second one was only waited for.
-            self.recorder.stop(self.rows, partial=self.phase != LINES or not self.rows)
+            self.recorder.stop(self.rows, partial=not (self.rows and (whole or self.phase == LINES)))
             self._enter_after()
         return True

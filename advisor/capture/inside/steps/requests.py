@@ -52,14 +52,15 @@ class Requests:
         self.closed = 0  # stretches of the trend when it was looked at last
         self.slower = 0
         self.loops = 0
+        self.begun = False
+        self.since = 0  # stretches of the trend when training moved to its loop
 
     def begin(self, count: int, alone: bool) -> None:
         """The first window is over, after so many iterations. alone: the job has one rank."""
-        self.alone = alone
+        self.alone, self.begun = alone, True
         if self.every:
             self.next = (count // self.every + 1) * self.every
         if alone:
-            self.moved()
             self._place()
 
     def _place(self) -> None:
@@ -91,6 +92,10 @@ class Requests:
             self.by_file = os.path.exists(self.path)
         if self.signalled or self.by_file:
             return ASKED
+        if self.moved():
+            self.level_ns, self.since = 0.0, self.trend.closed + 1  # the next one may hold steps of both
+            if self.loops < _MOST_LOOPS:
+                return ELSEWHERE
         return self._of_trend()
 
     def taken(self, why: str, count: int) -> None:
@@ -109,15 +114,12 @@ class Requests:
         if self.trend.closed == self.closed:
             return ""
         self.closed = self.trend.closed
-        if self.moved():
-            self.level_ns = 0.0  # of that loop it is not known yet
-            return ELSEWHERE if self.loops < _MOST_LOOPS else ""
         return SLOWER if self._is_slower() else ""
 
     def _is_slower(self) -> bool:
         """Whether all of the latest stretches are."""
         trend = self.trend
-        if self.slower >= _MOST_SLOWER:
+        if self.slower >= _MOST_SLOWER or self.closed < self.since + _STRETCHES:
             return False
         latest = trend.latest_ns(_STRETCHES)
         if len(latest) < _STRETCHES or min(latest) * trend.size < _LEAST_NS:

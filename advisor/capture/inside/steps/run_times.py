@@ -27,6 +27,8 @@ _LONG = 1.5
 _FAR = 2.0
 # Steps whose median is the ordinary one: the first eight, then always the last 32.
 _FIRST, _RECENT = 8, 32
+# Moves to another training loop that are kept.
+_MOST_LOOPS = 100
 # Lines that are kept at which batches are asked for that nothing is trained on.
 _MOST_READERS = 20
 # Samples of one stretch that are kept: of more, every second one goes, and the others still say where its time went.
@@ -58,6 +60,10 @@ class RunTimes:
         self.trend = trend
         self.sampler = Sampler(live, thread, self._taken, sampling)
         self.home = Home(self.sampler.codes)
+        self.loop = 0  # the number of the training loop that the last backward pass was in
+        self.moved_at: list[int] = []  # iterations before each move to another
+        self.told = 0  # that when it was last asked for
+        self.reading = False  # the script's text was read for it in the step that runs
         self.passes = ForwardPasses()
         self.totals = Totals()
         self.ours_ns = 0
@@ -113,10 +119,16 @@ class RunTimes:
         if self.wants_step:
             self.wants_step = False
             self.step, _ = self.sampler.walk(sys._getframe(1))
+            compared = self.home.compared
+            if self.home.left(self.step):
+                self.loop += 1
+                self.moved_at = [*self.moved_at, self.tracker.count][-_MOST_LOOPS:]
+            self.reading |= self.home.compared != compared
 
     def moved(self) -> bool:
         """Whether training has moved to another loop since this was asked last."""
-        return self.home.left(self.step)
+        told, self.told = self.told, self.loop
+        return told != self.loop
 
     def iterator_begins(self, serial: int) -> None:
         """An iterator is asked for its first batch: where that is, an evaluation stands if nothing trains on it."""
@@ -219,6 +231,7 @@ class RunTimes:
             "sampled": self.sampler.count,
             "sampling_us": self.sampler.spent_ns / 1e3,
             "epochs": self.tracker.turns,
+            "moved_at": self.moved_at,
             "restarts": self.restarts,
             "trend": self.trend.record(),
             "passes": self.passes.record(self.sampler.codes, self.step, trees),

@@ -28,10 +28,11 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 class Vitals:
-    """Readings of one process, all made on the thread of its loop."""
+    """Readings of one process, all made on the thread of its loop. of_numpy: where they are known, NumPy's threads."""
 
-    def __init__(self) -> None:
-        self.of_numpy = blas_threads.native_ids()  # torch has run no operator yet
+    def __init__(self, of_numpy: Sequence[int] | None = None) -> None:
+        # Found before torch has run an operator.
+        self.of_numpy = blas_threads.native_ids() if of_numpy is None else of_numpy
         self.readings: list[dict[str, Any]] = []
         self.began: dict[str, Any] | None = None
         self.timed: dict[str, Any] | None = None
@@ -46,10 +47,14 @@ class Vitals:
             if self.first_step_us is None:
                 self.first_step_us = age_us()
             if left <= 1:  # the timing phase may begin at this boundary
-                self.began = _threads(count, self.of_numpy)
-                self._take("timing", count, again=True)
+                self.begin(count)
         elif phase == AFTER and count >= self.next_after and len(self.readings) < _MOST_READINGS:
             self._read_after(count)
+
+    def begin(self, count: int) -> None:
+        """The timing phase may begin here."""
+        self.began = _threads(count, self.of_numpy)
+        self._take("timing", count, again=True)
 
     def _read_after(self, count: int) -> None:
         if not self.next_after:

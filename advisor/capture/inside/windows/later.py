@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from ..loop_facts import LoopFacts
 from ..steps.clock import Clock
 from ..steps.parts import Cut, as_record
 from ..steps.phases import Phases
@@ -40,6 +41,10 @@ class Recording:
         return steps
 
 
+def _left(recording: Recording) -> dict[str, Any]:
+    return {"files": recording.window.files, "steps": recording.steps(), **recording.window.record()}
+
+
 class Later:
     """What later windows left. device: as for `Clock`; cut, queued_ns: as for `Phases`."""
 
@@ -56,10 +61,13 @@ class Later:
         self.device = device
         self.cut = cut
         self.queued_ns = queued_ns
-        self.first: Recording | None = None  # while a later one is open
+        self.first: Recording | None = None  # that goes on when the later one which is open is over
         self.why = ""
         self.at = 0
+        self.own = False  # the open one is of a loop that no other one is of
+        self.loop: LoopFacts | None = None  # of that loop
         self.windows: list[dict[str, Any]] = []
+        self.told: list[tuple[dict[str, Any], Recording, LoopFacts]] = []  # of these, the first of each later loop
         self.refused: dict[str, int] = {}  # times that one would have cost too much, by reason
 
     def due(self, first: Recording, at: int, now_ns: int) -> bool:
@@ -74,35 +82,39 @@ class Later:
         self.why, self.at = why, at
         return True
 
-    def make(self, first: Recording, name: Callable[[str], str]) -> Recording:
-        """The window that is due, as long as the first one. name: the path of a file by its role."""
-        self.first, at = first, self.at
+    def moves_to(self, at: int, loop: LoopFacts) -> None:
+        """The open window has begun again, in another loop, after iteration `at`."""
+        if self.first is not None:
+            self.at, self.why, self.own, self.loop = at, ELSEWHERE, True, loop
+
+    def make(self, first: Recording, name: Callable[[str], str], loop: LoopFacts, planned: Plan) -> Recording:
+        """The window that is due. name: the path of a file by its role; planned: for a loop of which there is none.
+
+        In a loop that is known it is as long as the one before.
+        """
+        self.first, self.loop, at, self.own = first, loop, self.at, not loop.told
         clock = Clock(self.device)
         costs = first.window.costs.of_later()
         window = Window(self.settings, lambda role: name(f"{role}-step{at}"), clock, costs)
         window.used, window.modules, window.text = first.window.used, first.window.modules, first.window.text
         plan = first.phases.plan
-        phases = Phases(
-            window,
-            Plan(_WARMUP, min(_TIMED, plan.timing), first.phases.wanted_rows or plan.steps, plan.lines, plan.ranks),
-            self.cut,
-            self.queued_ns,
-        )
-        phases.asked = self.why != ELSEWHERE  # what the ops of a loop read is observed once
+        if self.own:
+            plan = planned
+        else:
+            steps = first.phases.wanted_rows or plan.steps
+            plan = Plan(_WARMUP, min(_TIMED, plan.timing), steps, plan.lines, plan.ranks)
+        phases = Phases(window, plan, self.cut, self.queued_ns)
+        phases.asked = not self.own  # what the ops of a loop read is observed once
         return Recording(phases, window, clock)
 
     def keep(self, recording: Recording) -> Recording:
-        """The window is over: what it left is kept. Returns the first one, which goes on."""
-        if any(file["role"] == "profile" for file in recording.window.files):
-            self.windows.append(
-                {
-                    "at": self.at,
-                    "why": self.why,
-                    "files": recording.window.files,
-                    "steps": recording.steps(),
-                    **recording.window.record(),
-                }
-            )
+        """The window is over: what it left is kept. Returns what goes on: it, where it is of a loop of its own."""
+        kept = any(file["role"] == "profile" for file in recording.window.files)
+        if kept:
+            self.windows.append({"at": self.at, "why": self.why, **_left(recording)})
+            if self.own and self.loop is not None:
+                self.loop.told = True
+                self.told.append((self.windows[-1], recording, self.loop))
         else:
             window = recording.window
             for name in (*(file["path"] for file in window.files), *filter(None, [window.observer.file])):
@@ -111,13 +123,25 @@ class Later:
             self._thin()
         first, self.first = self.first, None
         assert first is not None
+        if kept and self.own:
+            return recording
         first.phases.goes_on()
         first.window.theirs = recording.window.theirs
         return first
 
+    def record(self) -> list[dict[str, Any]]:
+        """The windows as they are told by now: loops with a window of their own go on after it."""
+        for window, recording, loop in self.told:
+            window.update(_left(recording) | loop.of_window())
+        return self.windows
+
     def _thin(self) -> None:
-        """Drops every second window of `--every`, its files with it; the newest stays, and what was asked for."""
-        regular = [window for window in self.windows if window["why"] == EVERY]
+        """Drops every second window of `--every`, its files with it; the newest stays, and what was asked for.
+
+        So does the first of each loop, which has the settings of the others.
+        """
+        told = {window["at"] for window, _, _ in self.told}
+        regular = [window for window in self.windows if window["why"] == EVERY and window["at"] not in told]
         dropped = regular[-2::-2]
         for window in dropped:
             for file in window["files"]:

@@ -46,11 +46,12 @@ class Board:
         self.queued_ns: int | None = None  # without a core until the batch was begun
         self.batch = 1
         self.patched = False
-        self.looks = 0
+        self.looks = self.searches = 0
         self.pictures = Pictures()
         self.generators = Generators()
         self.states: object = None
         self.drawn: bool | None = None  # random numbers were drawn while samples were read in this process
+        self.skipped = [0] * _SLOTS  # times in each slot that are of an earlier training loop
 
     def prepare(self) -> None:
         """Makes the shared map before workers are forked."""
@@ -66,7 +67,8 @@ class Board:
             if self.slot == 0 and not self.patched and os.getpid() != self.pid:
                 self._in_worker()
             elif self.slot == 0 and self.looks < _LOOKED_AT and not self.drawn:
-                if self.looks < _SEARCHED:
+                if self.searches < _SEARCHED:
+                    self.searches += 1
                     self.generators.find()
                 self.states = self.generators.states()
             self.pictures.fetch_begins()
@@ -100,6 +102,13 @@ class Board:
             waited_us = (queued - self.queued_ns) / 1e3 if queued is not None and self.queued_ns is not None else -1.0
             self._write((self.fetched_ns - self.begun_ns) / 1e3, (made_ns - self.fetched_ns) / 1e3, waited_us)
         self.begun_ns = self.fetched_ns = 0
+
+    def begin_again(self) -> None:
+        """What follows is of another training loop, with samples of its own."""
+        if self.memory is not None:
+            self.skipped = [_HEAD.unpack_from(self.memory, slot * _SLOT_BYTES)[0] for slot in range(_SLOTS)]
+        # One search, which takes some ten milliseconds: the second would lie in a step that is timed.
+        self.looks, self.searches, self.drawn, self.states = 0, _SEARCHED - 1, None, None
 
     def in_child(self) -> None:
         """In a forked process: it writes to another slot, if it turns out to be a loader worker."""
@@ -144,8 +153,9 @@ class Board:
         if self.memory is None:
             return []
         base = slot * _SLOT_BYTES
-        count = min(_HEAD.unpack_from(self.memory, base)[0], _KEPT)
-        return [_TIMES.unpack_from(self.memory, base + _HEAD.size + place * _TIMES.size) for place in range(count)]
+        (count,) = _HEAD.unpack_from(self.memory, base)
+        kept = range(max(self.skipped[slot], count - _KEPT), count)
+        return [_TIMES.unpack_from(self.memory, base + _HEAD.size + (at % _KEPT) * _TIMES.size) for at in kept]
 
     def on_a_core(self) -> float | None:
         """The median time of a worker to make a batch, less what it waited for a core, µs; None where unknown."""
