@@ -28,7 +28,7 @@ from advisor.analyses.costs.batch_split import BatchSplit
 from advisor.analyses.costs.line_costs import LineCost, LineCosts, callers_above
 from advisor.analyses.costs.metric_modules import MetricModules
 from advisor.analyses.costs.module_calls import ModuleCalls
-from advisor.analyses.costs.price import Price, calm, less_by, refill_us
+from advisor.analyses.costs.price import Price, calm, less_by
 from advisor.analyses.costs.replay import Replay, replayed_or
 from advisor.analyses.dataflow.growing_ops import GrowingOps
 from advisor.analyses.dataflow.growing_work import GrowingWork
@@ -248,7 +248,6 @@ __all__ = [
     "nodes_of",
     "operations_of",
     "overlap_of_each",
-    "refill_us",
     "replayed_or",
     "shapes",
     "shapes_in",

@@ -15,7 +15,7 @@ from advisor.calibration.machine import Machine
 from advisor.capture.record import Measured
 
 # Raised where a quantity is added or changes its meaning: what older versions stored is measured again.
-VERSION = 4
+VERSION = 5
 _BUSY_FOR_S = 3600
 
 

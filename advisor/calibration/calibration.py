@@ -46,6 +46,7 @@ class Calibration(Struct, frozen=True):
     all_cores_product_times …    how many times as fast a product of 512 x 512 matrices, or a copy, is on all cores as
                                  on the script's threads, where these are fewer
     core_cache_gbs, core_memory_gbs, memory_gbs   bytes read and written by a copy, 10^9 per second
+    last_cache_mb                size of the largest cache, 10^6 bytes; other cores may have a part of it
     core_small_gflops            convolution of four small images, 10^9 operations per second
     core_convolution_gflops …    convolution of 8 images with 32 channels and both of its gradients, 10^9 operations
                                  per second
@@ -67,6 +68,7 @@ class Calibration(Struct, frozen=True):
     core_small_gflops: Quantity
     core_fp32_gflops: Quantity
     launch_us: Quantity
+    last_cache_mb: Quantity
     op_call_cold_us: Quantity | None = None
     product_call_us: Quantity | None = None
     small_tensor_us: Quantity | None = None
@@ -157,4 +159,5 @@ def _of_table(name: str) -> Quantity | None:
 
 
 def _unit(name: str) -> str:
-    return {"us": "µs", "gbs": "GB/s", "gflops": "GFLOP/s", "tflops": "TFLOP/s", "times": ""}[name.rpartition("_")[2]]
+    units = {"us": "µs", "gbs": "GB/s", "mb": "MB", "gflops": "GFLOP/s", "tflops": "TFLOP/s", "times": ""}
+    return units[name.rpartition("_")[2]]

@@ -60,6 +60,8 @@ def host_samples(torch: Any) -> dict[str, Callable[[], Sample]]:
         **{f"core_{name}": of_core(product, kind) for name, kind in products.items()},
         "core_fp64_product_times": of_core(in_double),
     }
+    if last_bytes := _last_cache_bytes():
+        made = {"last_cache_mb": lambda: lambda: round(last_bytes / 1e6), **made}  # first, as it takes no time
     if multiplies_bf16():
         made |= {name: of_core(in_bf16, product_of, size) for name, size in _CONVERTED.items()}
         made["core_bf16_convolution_times"] = of_core(in_bf16, _convolution_of)
@@ -224,11 +226,16 @@ def copying(torch: Any, clock: Clock, whole_bytes: int, slice_bytes: int, times:
 
 def _buffer_bytes() -> int:
     """Of each of two buffers that together are far larger than the last cache of this CPU."""
-    last = 32 * _MIB
+    return min(2 * max(_last_cache_bytes(), 32 * _MIB), 128 * _MIB)
+
+
+def _last_cache_bytes() -> int:
+    """Of the largest cache that a core has, alone or with others; 0 where the system does not say."""
+    last = 0
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         with suppress(OSError, ValueError):
             last = max(last, int(path.read_text("ascii").strip().removesuffix("K")) << 10)
-    return min(2 * last, 128 * _MIB)
+    return last
 
 
 def product(torch: Any, clock: Clock, kind: Any) -> Sample:

@@ -58,7 +58,7 @@ class Equivalent:
     ops              "any": small ones, too, which the profiler slows more than others; "long": recording a row is
                      nothing against them; "replayed": the step is played again without them on a host, too
     timed_on_device  whether the replacement was measured on a device; where not, it may save nothing there
-    evicts_bytes     bytes that they write per step: as many that the rest reads leave the caches at most; infinite: all
+    moves_as_much    the replacement goes through as many bytes, in fewer calls, and evicts as much; of "any" ops
     also_us          µs of the un-profiled step, in none of these rows, that the high end holds
     spent_us         recorded µs per step that the message tells; None: of all these rows
     shown            rows whose line is shown, of the first that has one; None: of the first part
@@ -71,7 +71,7 @@ class Equivalent:
     instead_us: tuple[float, float] | None = (0.0, 0.0)
     ops: Literal["any", "long", "replayed"] = "any"
     timed_on_device: bool = True
-    evicts_bytes: float = 0.0
+    moves_as_much: bool = False
     also_us: float = 0.0
     spent_us: float | None = None
     shown: Ints | None = None
@@ -146,14 +146,16 @@ def _saving(price: Price, one: Equivalent, claims: tuple[str, ...]) -> Saving | 
     least, most = [(rows, share) for rows, share, _ in one.parts], [(rows, share) for rows, _, share in one.parts]
     if one.ops == "long":
         goes_us, longer_us = ([_us(price, ends, sign) for ends in (least, most)] for sign in (1, -1))
-        saving = price.long_ops((goes_us[0], goes_us[1]), claims, one.how, instead_us=one.instead_us)
+        gone = _edits(price, most)
+        saving = price.long_ops((goes_us[0], goes_us[1]), claims, one.how, instead_us=one.instead_us, most=gone)
         saving = less_by(saving, (price.scale.scaled(longer_us[1]), price.scale.scaled(longer_us[0])))
+    elif one.ops == "any":
+        ends, evicts = (_edits(price, least), _edits(price, most)), not one.moves_as_much
+        saving = price.divided(*ends, claims, one.how, instead_us=one.instead_us, evicts=evicts)
     else:
-        priced = price.divided if one.ops == "any" else price.saving
-        saving = priced(_edits(price, least), _edits(price, most), claims, one.how, instead_us=one.instead_us)
+        saving = price.saving(_edits(price, least), _edits(price, most), claims, one.how, instead_us=one.instead_us)
     if price.on_device:
         return saving
-    saving = price.refilled(saving, one.evicts_bytes)
     return replace(saving, high_us=min(saving.high_us + one.also_us, price.scale.step_us)) if one.also_us else saving
 
 

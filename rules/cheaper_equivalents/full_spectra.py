@@ -138,7 +138,7 @@ def _drawn(**changed: Any) -> Drawing:
 
 EXAMPLES = [
     Example(
-        "a filter of all frequencies", _drawn(), saves_us=(300, 1700), says=("half of the frequencies repeat others",)
+        "a filter of all frequencies", _drawn(), saves_us=(300, 2000), says=("half of the frequencies repeat others",)
     ),
     Example("the signal is complex", _drawn(T=_op("fft_fft2", _COMPLEX, 1)), None, near_miss=True),
     Example("the magnitude of what comes back", _drawn(R=_op("abs", _COMPLEX, 4)), None, near_miss=True),

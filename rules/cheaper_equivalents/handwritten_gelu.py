@@ -19,7 +19,6 @@ Where the last bits must be those of another implementation, for a checkpoint th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,10 +53,7 @@ _ELEMENTWISE = frozenset(f"aten::{name}" for name in ("mul", "add", "pow", "div"
 _LEAST = {"aten::tanh": 7, "aten::erf": 4}
 # No way to write it takes more on either side.
 _REACH = 8
-_HOW = (
-    "the share of these ops' time, backward pass included, that F.gelu saved in measurements on a CPU; high: plus what "
-    "their results evict from the caches"
-)
+_HOW = "the share of these ops' time, backward pass included, that F.gelu saved in measurements on a CPU"
 
 
 def check(
@@ -76,7 +72,6 @@ def check(
         parts=((np.concatenate((rows, backward_of(events, rows))), *_SAVED[formula]),),
         how=_HOW,
         shown=rows,
-        evicts_bytes=_written_bytes(price.ops, rows),
         timed_on_device=False,
     )
     if known := worth(price, lines, one, min_share):
@@ -107,12 +102,6 @@ def _written_out(ops: StepOps) -> Iterator[Ints]:
         one = names.count("aten::tanh") + names.count("aten::erf") == 1
         if one and len(mine) >= _LEAST[middle] and "aten::add" in after and "aten::mul" in after:
             yield mine
-
-
-def _written_bytes(ops: StepOps, rows: Ints) -> float:
-    """Bytes that these ops write per step, as fp32, and as many that their backward pass does."""
-    numbers = sum(math.prod(sizes(dims_of(ops.events, row), 0)) for row in rows.tolist())
-    return 2 * 4 * numbers / ops.steps.count
 
 
 def _belongs(ops: StepOps, row: int, shape: tuple[int, ...]) -> bool:

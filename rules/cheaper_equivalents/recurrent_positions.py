@@ -85,6 +85,7 @@ def check(
         how=_HOW,
         claims=("forward", "backward", "other_ops", "host"),
         shown=rows_of(*(int(calls[0]) for calls in found)),
+        moves_as_much=True,
         spent_us=price.spent_us(np.union1d(rows, backward_of(events, rows))),
     )
     known = worth(price, lines, one, min_share)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Fix, RankRecord, Saving, Treatment, constant, duration, refill_us
+from advisor.api import Finding, Fix, RankRecord, Saving, Treatment, constant, duration
 
 from ..shared._batches import Batch, respawned
 from ..shared._words import count, loader_call, percent, plural
@@ -59,7 +59,7 @@ def _of_prepared(seen: Seen, made: Batch) -> Saving:
     how += "nothing where samples are random and differ in each epoch"
     most_us = max(made.us - made.floor_us[0], 0.0)
     least_us = max(made.us - max(made.floor_us[1], _kept_collate_us(seen, made)), 0.0)
-    return seen.price.of_us(least_us, most_us + refill_us(seen.step_us - made.us), how)
+    return seen.price.of_us(least_us, most_us + seen.price.refill_us(seen.step_us - made.us), how)
 
 
 def _kept_collate_us(seen: Seen, made: Batch) -> float:

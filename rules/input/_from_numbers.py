@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from advisor.api import Finding, Fix, Source, duration, refill_us
+from advisor.api import Finding, Fix, Source, duration
 
 from ..shared._batches import Batch
 from ..shared._words import count
@@ -38,9 +38,10 @@ def advice(seen: Seen, made: Batch, min_gain: float) -> Finding | None:
         f"{duration(least)} to {duration(most)}."
     )
     reads = [Source(*at, "function") for at in [facts.sample_from] if at and not at[0].startswith("<")]
+    refilled_us = seen.price.refill_us(step_us - made.us)
     return replace(seen, where=(*reads, *seen.where)).finding(
         seen.waits_for(made.us, min(made.us / step_us, 1.0), said),
-        seen.price.of_us(made.collate_us - most, made.collate_us - least + refill_us(step_us - made.us), how),
+        seen.price.of_us(made.collate_us - most, made.collate_us - least + refilled_us, how),
         _TENSORS,
         {"collate_us": made.collate_us, "tensors": made.of_numbers, "prepared_us": list(made.floor_us)},
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from advisor.api import Finding, Fix, LineCosts, Loader, Scale, Source, constant, refill_us
+from advisor.api import Finding, Fix, LineCosts, Loader, Scale, Source, constant
 
 from ..shared._batches import WHOLE
 from ..shared._places import made_at
@@ -80,8 +80,6 @@ def drawing(
     # else a sampler does may take as long for all at once: nothing is sure of that.
     low_us = max(us - us / max(size, 1.0) - most, 0.0) if by_weight else 0.0
     by_epoch = facts.sampler_us > _BY_EPOCH * (facts.sampler_median_us or 0.0)
-    if not by_epoch and exposed_us is None:
-        high_us = min(high_us + refill_us(scale.step_us - us), scale.step_us) if high_us else 0.0
     return Drawing(us, (low_us, high_us), by_weight, by_epoch, (where,) if where else ())
 
 
@@ -109,12 +107,16 @@ def _finding(found: Drawing, seen: Seen, facts: Loader) -> Finding:
         how += "; low: with one draw per batch, minus the most that it takes"
     else:
         how += "; low: nothing, if they depend on the model or take as long when drawn at once"
+    low_us, high_us = found.range_us
+    if high_us and not found.by_epoch and not seen.on_device:
+        how += "; high: plus what drawing them evicts from the caches"
+        high_us += seen.price.refill_us(seen.price.scale.step_us - found.us)
     return Finding(
         message=(
             f"Drawing the indices of the next batch takes {of_step(found.us, seen.price.scale)} "
             f"in the training process{beside}: {who} draws them {when}."
         ),
-        saving=seen.price.of_us(*found.range_us, how),
+        saving=seen.price.of_us(low_us, high_us, how),
         where=tuple(dict.fromkeys(at for at in (*found.where, *made_at(facts.sampler_at), seen.waits.where) if at)),
         facts={
             "sampler": facts.sampler,

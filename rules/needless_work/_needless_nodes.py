@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +55,6 @@ class Needless(Struct, frozen=True, eq=False):
     makers     the engine calls that make these gradients, alone or with others that are used
     gradients  the most gradients that one pass stores
     unread     the most of them that no optimizer applies
-    unread_bytes   what those take, counted as fp32
     """
 
     sure: Ints
@@ -68,7 +64,6 @@ class Needless(Struct, frozen=True, eq=False):
     makers: Ints
     gradients: int
     unread: int
-    unread_bytes: float
 
 
 def needless(
@@ -86,7 +81,6 @@ def needless(
     halves: set[int] = set()
     makers: set[int] = set()
     most = unread = 0
-    unread_bytes = 0.0
     forward = _forward_shapes(trace.events)
     for one, verdict in zip(found, verdicts, strict=True):
         if kind not in verdict or USED not in verdict:
@@ -100,7 +94,6 @@ def needless(
         if through:
             gone, more = set[int](), set[int]()
         most, unread = max(most, len(one.stores)), max(unread, len(mine))
-        unread_bytes = max(unread_bytes, _bytes_of(mine))
         possible |= more
         sure |= gone | parts | {store.node for store in one.stores if store.of >= 0 and one.nodes[store.of] in gone}
         halves |= half
@@ -116,13 +109,7 @@ def needless(
         makers=_rows(makers),
         gradients=most,
         unread=unread,
-        unread_bytes=unread_bytes,
     )
-
-
-def _bytes_of(stores: Sequence[backward_passes.Store]) -> float:
-    """What these gradients take, counted as fp32."""
-    return float(sum(4 * math.prod(json.loads(store.shape)) for store in stores if store.shape))
 
 
 def _shared(events: Events, found: Sequence[backward_passes.Pass]) -> set[int]:
@@ -148,17 +135,10 @@ def saving_of(price: Price, rows: Needless) -> tuple[Saving, float, tuple[str, .
         less.append(edits.scale(forward, 1 - NO_GRAD_SAVES))
     how = (
         "low: the ops of the backward pass that only lead to unused gradients; high: plus ops that may be unneeded, "
-        "the forward pass of that part without a graph, and on a CPU what these gradients evict from the caches"
+        "and the forward pass of that part without a graph"
     )
     gone, all_gone = [edits.remove(rows.sure), *least], [edits.remove(rows.possible), *less]
-    saving = price.saving(gone, all_gone, claims, how)
-    if not price.on_device:
-        # The unread gradients lie in memory beside the model and push it out of the caches in each backward pass. To
-        # fetch it again takes no longer than what pushed it out.
-        more = price.refilled(saving, rows.unread_bytes, most_us=price.scale.scaled(sure_us))
-        bound_us = max(saving.high_us, price.scale.scaled(price.measured_us(claims)))
-        saving = replace(more, high_us=min(more.high_us, bound_us))
-    return saving, sure_us, claims
+    return price.saving(gone, all_gone, claims, how), sure_us, claims
 
 
 def _forward_shapes(events: Events) -> dict[int, set[tuple[int, ...]]]:

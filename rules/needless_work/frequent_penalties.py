@@ -86,10 +86,8 @@ def check(
     stays = 1 / _EVERY
     one = Equivalent(
         parts=((rows, 1 - stays, 1 - stays),),
-        how=f"the penalty's forward and backward passes in {_EVERY - 1} of {_EVERY} steps; high: and what they evict "
-        "from the caches",
+        how=f"the penalty's forward and backward passes in {_EVERY - 1} of {_EVERY} steps",
         instead_us=(0.0, 0.0) if known else None,
-        evicts_bytes=np.inf,
         at_most="medium" if known else "low",
     )
     if not (spent := worth(price, lines, one, min_share)):

@@ -72,6 +72,7 @@ def test_it_takes_two_seconds_and_measures_all_of_the_host(real: Measured) -> No
         "core_bf16_convolution_times",
         "all_cores_product_times",
         "all_cores_copy_times",
+        "last_cache_mb",  # where the system says
     }
     assert set(real.failed) <= optional
     assert set(real.quantities) - optional == {

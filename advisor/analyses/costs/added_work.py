@@ -38,10 +38,6 @@ class AddedWork(Struct, frozen=True):
             quick = max(quick, cache.high)
         return 2 * numbers_bytes / (1e3 * quick), 2 * numbers_bytes / (1e3 * slow)
 
-    def fetched_us(self, evicted_bytes: float) -> float:
-        """The most in which one thread fetches so many bytes from memory, which it would have found in its caches."""
-        return evicted_bytes / (1e3 * self.calibration.core_memory_gbs.low)
-
     @property
     def _cold_us(self) -> float:
         warm, cold = self.calibration.op_call_us, self.calibration.op_call_cold_us

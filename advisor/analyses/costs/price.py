@@ -11,11 +11,11 @@ from msgspec import Struct
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.costs.added_work import AddedWork
-from advisor.analyses.costs.parameter_work import ParameterWork
+from advisor.analyses.costs.evicted import Shares
 from advisor.analyses.costs.replay import Replay, replayed_or
+from advisor.analyses.costs.side_effects import SideEffects
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.step.deprofiled import Deprofiled
-from advisor.constants import constant
 from advisor.model import Basis, Saving
 from advisor.replay.edits import Edit
 from advisor.trace.events import Category, Ints
@@ -23,12 +23,6 @@ from advisor.trace.intervals import Intervals, starts_in, total, union
 
 Range = tuple[float, float]
 NOTHING: Range = (0.0, 0.0)
-
-# Work that streams through memory pushes the model and its optimizer out of the core's caches, and the ops after it
-# wait for memory: at most 2 MB at 5 GB/s, and no more than a fifth of what is not that work, as in the measured pairs.
-_CACHE_BYTES = constant("memory.pushed_out_bytes").value
-_BYTES_PER_US = 1e3 * constant("memory.refill_gbs").value
-_REFILLED = constant("memory.refilled_share").value
 
 
 class Price(Struct, frozen=True, eq=False):
@@ -39,6 +33,9 @@ class Price(Struct, frozen=True, eq=False):
     inside them and what they launch, or device work. The cost of a replacement is `instead_us`, (least, most) µs of the
     un-profiled step (calls and copies: `added`), and counts on a CPU only: on a device, launches of a replacement are
     not the limit.
+
+    The high end on a CPU includes that the rest of the step need not fetch from memory what the work evicts from the
+    caches (`beside`).
 
     With a device the dependency graph is replayed; without one the un-profiled time of each part of the step is divided
     among the ops in it. All savings are µs per step on the scale of `step_time_us`. None exceeds what was measured in
@@ -51,7 +48,7 @@ class Price(Struct, frozen=True, eq=False):
     deprofiled: Deprofiled
     added: AddedWork
     replay: Replay | None
-    parameters: ParameterWork | None = None
+    beside: SideEffects | None = None
 
     @property
     def on_device(self) -> bool:
@@ -108,7 +105,7 @@ class Price(Struct, frozen=True, eq=False):
         found = replayed_or(modelled, self.replay, least, most, how, claimed_us)
         if self.on_device:
             return found
-        return less_by(self._widened(found, most, claimed_us), instead_us)
+        return less_by(self._refilled(self._widened(found, most, claimed_us), most, claims), instead_us)
 
     def divided(
         self,
@@ -119,18 +116,25 @@ class Price(Struct, frozen=True, eq=False):
         *,
         instead_us: Range = NOTHING,
         times: float = 1.0,
+        evicts: bool = True,
     ) -> Saving:
         """The same, on a CPU from the un-profiled time of the parts of the step that contain the work.
 
         For many small ops, which the profiler slows more than others, and for Python. times: a factor for the high end,
-        as measured for side effects on the rest of the step.
+        as measured for side effects on the rest of the step.  evicts: unless what comes instead goes through as many
+        bytes.
         """
         if self.on_device:
             return self.saving(least, most, claims, how)
         ends = [self._divided(edits) for edits in (least, most)]
         high = min(max(high for _, high in ends), self._claimed_share(claims))
         slowed = sum(high - low for low, high in ends) / 2
-        return less_by(self.shares(min(low for low, _ in ends), high, how, times=times, slowed=slowed), instead_us)
+        saving = self.shares(min(low for low, _ in ends), high, how, times=times, slowed=slowed)
+        if evicts:
+            # What was measured of side effects holds what is evicted.
+            refilled = self._refilled(self.shares(0.0, high, how), most, claims)
+            saving = replace(saving, high_us=max(saving.high_us, refilled.high_us))
+        return less_by(saving, instead_us)
 
     def shares(
         self,
@@ -164,10 +168,12 @@ class Price(Struct, frozen=True, eq=False):
         *,
         instead_us: Range = NOTHING,
         basis: Basis = "modelled",
+        most: Sequence[Edit] = (),
     ) -> Saving:
         """The saving of work in ops that are long compared with profiler overhead, of recorded µs per step.
 
-        low: the profiler slowed them like the rest of the step; high, on a CPU: it slowed only other ops.
+        low: the profiler slowed them like the rest of the step; high, on a CPU: it slowed only other ops.  most: what
+        may go, for what it evicts.
         """
         bound_us = self.measured_us(claims)
         low_us, high_us = (min(us, bound_us) for us in model_us)
@@ -175,21 +181,37 @@ class Price(Struct, frozen=True, eq=False):
         found = self.scale.saving(low_us, high_us * slower, how, basis)
         more_us = found.high_us - self.scale.scaled(high_us)
         found = found.wider(found.low_us, found.high_us, "profiler", more_us)
-        return found if self.on_device else less_by(found, instead_us)
+        return found if self.on_device else less_by(self._refilled(found, most, claims), instead_us)
 
-    def refilled(self, saving: Saving, written_bytes: float = np.inf, most_us: float = np.inf) -> Saving:
-        """The saving with a high end that includes what the work evicts from the caches.
+    def _refilled(self, saving: Saving, gone: Sequence[Edit], claims: Sequence[str]) -> Saving:
+        """The saving with a high end that includes what this work evicts from the caches; nothing where none is saved.
 
-        A byte that is written displaces at most one that the rest of the step reads, and then fetches from memory. In
-        un-profiled µs; without a number of bytes written per step the work streams through all caches once. Nothing
-        where nothing is saved. most_us: no more than this comes back.
+        To fetch it again takes no longer than the work, which fetched what evicted it. What is fetched in other parts
+        of the breakdown than those that are claimed is not counted.
         """
-        rest_us = self.scale.step_us - saving.high_us
-        fetched_us = refill_us(rest_us)
-        if np.isfinite(written_bytes):
-            fetched_us = min(self.added.fetched_us(written_bytes), _REFILLED * max(rest_us, 0.0))
-        more_us = min(fetched_us, most_us) if saving.high_us else 0.0
-        return replace(saving, high_us=min(saving.high_us + more_us, self.scale.step_us))
+        if not saving.high_us or not gone or self.beside is None:
+            return saving
+        rest_us = max(self.scale.step_us - saving.high_us, 0.0)
+        most_us = min(saving.high_us, max(self.scale.scaled(self.measured_us(claims)) - saving.high_us, 0.0))
+        more_us = min(self.beside.evicted.fetched_us(self._gone(gone), rest_us), most_us)
+        how = f"{saving.how}; high: plus what this evicts from the caches" if more_us else saving.how
+        return replace(saving, high_us=saving.high_us + more_us, how=how)
+
+    def refill_us(self, rest_us: float) -> float:
+        """The most that the rest of a step waits for memory after Python and work on single samples, µs."""
+        return self.beside.evicted.refill_us(rest_us) if self.beside else 0.0
+
+    def _gone(self, edits: Sequence[Edit]) -> Shares:
+        """The share of each event that goes with these edits."""
+        events, gone = self.ops.events, np.zeros(len(self.ops.events))
+        on_loop = events.thread == self.ops.steps.main_thread
+        for edit in edits:
+            if edit.what in ("remove", "scale") and edit.factor < 1:
+                chosen = on_loop & starts_in(events.start_ns, edit.spans)
+                chosen[edit.rows] = True
+                chosen = self.ops.nesting.within(chosen)
+                gone[chosen] = np.maximum(gone[chosen], 1 - edit.factor)
+        return gone
 
     def fewer_parameters_us(self, joined: float, kept: float) -> float:
         """The most that updating and clearing parameters takes less if some are joined, µs of the un-profiled step.
@@ -197,10 +219,11 @@ class Price(Struct, frozen=True, eq=False):
         joined: share of the parameters that are;  kept: as what share of these they remain. They have as many elements
         as before, whose arithmetic stays.
         """
-        if self.parameters is None or self.on_device:
+        if self.beside is None:
             return 0.0
-        spent_us = self.share_of(self.parameters.spans)[1] * self.scale.step_us
-        return joined * (1 - kept) * max(spent_us - self.scale.scaled(self.parameters.elements_us), 0.0)
+        work = self.beside.parameters
+        spent_us = self.share_of(work.spans)[1] * self.scale.step_us
+        return joined * (1 - kept) * max(spent_us - self.scale.scaled(work.elements_us), 0.0)
 
     @property
     def _slower(self) -> float:
@@ -268,10 +291,10 @@ class Price(Struct, frozen=True, eq=False):
         deprofiled: Deprofiled,
         added: AddedWork,
         replay: Replay | None,
-        parameters: ParameterWork,
+        beside: SideEffects | None,
     ) -> Price:
         """The prices of a trace."""
-        return cls(ops, breakdown, scale, deprofiled, added, replay, parameters)
+        return cls(ops, breakdown, scale, deprofiled, added, replay, beside)
 
 
 def less_by(saving: Saving, instead_us: Range) -> Saving:
@@ -279,11 +302,6 @@ def less_by(saving: Saving, instead_us: Range) -> Saving:
     least_us, most_us = instead_us
     high_us = max(saving.high_us - least_us, 0.0)
     return saving.wider(min(max(saving.low_us - most_us, 0.0), high_us), high_us, "instead", most_us - least_us)
-
-
-def refill_us(rest_us: float) -> float:
-    """The most that the rest of a step waits for memory, µs, after work that streams through the caches once."""
-    return min(_CACHE_BYTES / _BYTES_PER_US, _REFILLED * max(rest_us, 0.0))
 
 
 def calm(spans: Intervals) -> Intervals:

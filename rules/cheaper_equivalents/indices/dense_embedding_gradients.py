@@ -49,14 +49,12 @@ _LEAST = dict.fromkeys(("SGD", "Adagrad"), constant("share.sparse_gradients").va
 # to 256 wide, with 32 to 4,096 of their rows looked up.
 _CALL_US = {"SGD": constant("sparse.sgd_call_us").range, "Adagrad": constant("sparse.adagrad_call_us").range}
 _NUMBER_NS = {"SGD": constant("sparse.sgd_number_ns").range, "Adagrad": constant("sparse.adagrad_number_ns").range}
-# A step goes through the gradient, the weights, and two moments at most.
-_TABLES = 4
 _BAGS = "low: nothing, as sparse gradients of bags were not measured; high: all work on the whole table"
 _MEASURED = "low: the least that sparse gradients saved in measurements; high: all work on the whole table"
 # Where the work that comes instead is known, all of the present work goes.
 _KNOWN = (
     "all work on the whole table, minus the most and the least that the rows looked up take instead; high: "
-    "plus what the table evicts from the caches, and freeing its gradient"
+    "plus freeing its gradient"
 )
 
 
@@ -83,8 +81,8 @@ def check(
     several = [tuple(few.items())] if price.on_device and few else [(one,) for one in few.items()]
     for tables in several:
         (height, width), _ = max(tables, key=lambda one: one[0][0] * one[0][1])
-        table, numbers = joined(*(one for _, one in tables)), sum(rows * wide for (rows, wide), _ in tables)
-        if found := worth(price, lines, _equivalent(price, table, numbers, width, names), min_share):
+        table = joined(*(one for _, one in tables))
+        if found := worth(price, lines, _equivalent(price, table, width, names), min_share):
             looked_up, rows = table.looked_up / steps, sum(size[0] for size, _ in tables)
             of = "an embedding" if len(tables) == 1 else f"{len(tables)} embeddings"
             finding = found.finding(
@@ -101,7 +99,7 @@ def check(
             yield replace(finding, where=set_at(settings, f"embedding {height}x{width}") + finding.where)
 
 
-def _equivalent(price: Price, table: Table, numbers: int, width: int, names: list[str]) -> Equivalent:
+def _equivalent(price: Price, table: Table, width: int, names: list[str]) -> Equivalent:
     """Sparse gradients of a table of so many numbers; what these take instead is known of some optimizers, on a CPU."""
     known = bool(names) and all(name in _CALL_US for name in names) and not price.on_device and not table.bags
     # Giving so much memory back takes the loop time in no op, and less while the profiler keeps its own memory there.
@@ -114,7 +112,6 @@ def _equivalent(price: Price, table: Table, numbers: int, width: int, names: lis
         instead_us=_instead_us(table, width, names, price.ops.steps.count) if known else (0.0, 0.0),
         ops="replayed",
         spent_us=_spent_us(price, table) if price.on_device else None,
-        evicts_bytes=_TABLES * 4 * numbers if known else 0,
         also_us=sum(max(us, 0.0) for us in rest) if known else 0.0,
         shown=rows_of(*table.calls),
         at_most="medium" if _needs_other_optimizer(names) else "high",

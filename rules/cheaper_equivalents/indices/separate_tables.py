@@ -87,6 +87,7 @@ def check(
         how=_HOW,
         claims=("forward", "backward", "optimizer", "other_ops", "host"),
         also_us=price.fewer_parameters_us(work.of_parameters, kept),
+        moves_as_much=True,
         shown=found[0],
     )
     if known := worth(price, lines, one, min_share):

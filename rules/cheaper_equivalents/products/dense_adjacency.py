@@ -22,7 +22,6 @@ order, so results differ in the last digits.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,7 +36,7 @@ CONFIRMED = "measured pair on a CPU: a graph network on a dense adjacency matrix
 
 _HOW = (
     "these multiplications minus the same ones with the sparse matrix, as timed in this run; low: with half as much "
-    "again for overhead; high: plus what the dense matrix evicts from the caches"
+    "again for overhead"
 )
 _FIX = Fix(
     "Store the matrix as a sparse tensor",
@@ -65,7 +64,6 @@ def check(
         instead_us=sparse_us(price, found),
         ops="long",
         timed_on_device=False,
-        evicts_bytes=math.inf,
         shown=rows_of(*(forward or rows[:1])),
     )
     if known := worth(price, lines, one, min_share):

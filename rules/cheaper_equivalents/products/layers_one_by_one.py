@@ -112,6 +112,7 @@ def _finding(
         claims=("forward", "backward", "optimizer", "other_ops", "host"),
         instead_us=(goes * found.work_us[0], goes * found.work_us[1]),
         also_us=price.fewer_parameters_us(found.of_parameters, found.kept),
+        moves_as_much=True,
         shown=found.rows,
     )
     known = worth(price, lines, one, min_share)

@@ -106,6 +106,7 @@ def _finding(
         how=_HOW,
         claims=("forward", "backward", "other_ops", "host"),
         instead_us=(goes * work_us[0] + copied[0], goes * work_us[1] + copied[1]),
+        moves_as_much=True,
         shown=found.rows,
     )
     worthy = worth(price, lines, one, min_share)

@@ -144,16 +144,3 @@ def test_known_time_saves_no_less_than_nothing_and_no_more_than_the_step() -> No
     ends = [price.of_us(*given, "as measured") for given in ((-5.0, 300.0), (400.0, 9e9), (700.0, 500.0))]
     assert [(one.low_us, one.high_us) for one in ends] == [(0.0, 300.0), (400.0, step_us), (500.0, 500.0)]
     assert {one.basis for one in ends} == {"measured"}
-
-
-def test_what_is_evicted_is_fetched_once_and_no_more_than_was_written() -> None:
-    price = price_of(ON_HOST)
-    gone = [edits.remove(rows(price, "aten::sort"))]
-    saving = price.saving(gone, gone, ("other_ops", "forward"), "all")
-    rate = price.added.calibration.core_memory_gbs.low  # 10^9 bytes per second are 10^3 bytes per µs
-    few, all_caches = price.refilled(saving, 1e5), price.refilled(saving)
-    assert few.low_us == saving.low_us
-    assert few.high_us - saving.high_us == pytest.approx(1e5 / (1e3 * rate))
-    assert price.refilled(saving, 0.0) == saving
-    # However much is written, the rest of the step waits for no more than a part of its own time.
-    assert saving.high_us < all_caches.high_us <= price.refilled(saving, 1e12).high_us < price.scale.step_us
