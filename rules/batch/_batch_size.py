@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import math
 
-from advisor.api import BatchSplit, Breakdown, Device, Fix, Loader, OptimizerWork, PeakMemory, RankRecord, constant
+from advisor.api import (
+    BatchSplit,
+    Breakdown,
+    Device,
+    Fix,
+    Loader,
+    OptimizerWork,
+    PeakMemory,
+    RankRecord,
+    Scale,
+    constant,
+)
 
 from ..shared._words import count, loader_call
 
@@ -23,12 +34,42 @@ _CACHE_BYTES = constant("memory.core_cache_bytes").value
 # samples for an update need as many updates (Shallue et al. 2019, "Measuring the Effects of Data Parallelism on Neural
 # Network Training"), and samples/s are no progress.
 _MANY = 512
-MAYBE_AS_MANY = "; more samples for each update may need as many updates"
+_MAYBE_AS_MANY = "; more samples for each update may need as many updates"
 
 
 def launches_alone(batch: int, breakdown: Breakdown) -> bool:
     """Whether a batch that is large as it is waits for launches in most of its step: that has a cure of its own."""
     return batch >= _MANY and 2 * breakdown.share("idle_launch") > 1
+
+
+# Compiled, as CUDA graphs or by fused ops, the same training waits for none of them.
+_MOSTLY_LAUNCHES = "; most of that are waits for launches, and fewer launches leave the training as it is"
+
+
+def mostly_launches(split: BatchSplit, breakdown: Breakdown, scale: Scale) -> bool:
+    """Whether most of what a device's step pays once for its batch are waits for launches."""
+    return breakdown.on_device and 2 * scale.scaled(breakdown.us("idle_launch")) > split.fixed_us[1]
+
+
+def beside(other: bool, chosen: bool) -> str:
+    """What a larger batch is beside: launches that can be fewer, and a size that somebody chose."""
+    return _MAYBE_AS_MANY if chosen else _MOSTLY_LAUNCHES * other
+
+
+def rates(split: BatchSplit, scale: Scale, target: int, high_us: float) -> tuple[float, float, float]:
+    """Samples per second now, and at least and at most with that batch, where a step saves so many µs at most."""
+    slow, fast = split.samples_per_second(target)
+    mean_us = scale.unprofiled.mean or scale.step_us
+    # A tail that the present steps have may stay.
+    slow *= min(1.0, scale.step_us / mean_us)
+    fast = min(fast, split.batch_size / max(scale.step_us - high_us, 1.0) * 1e6)
+    return split.batch_size / mean_us * 1e6, min(slow, fast), fast
+
+
+def per_second(rate: float) -> str:
+    """A rate with two digits that count."""
+    rounded = float(f"{rate:.2g}")
+    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
 
 
 def steps_per_update(work: OptimizerWork | None, record: RankRecord | None) -> float | None:

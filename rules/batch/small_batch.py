@@ -18,7 +18,8 @@ runs the model on its parts, run it on the whole batch.
 
 ## When to leave it
 The batch size is part of the method or of a published result. It has hundreds of samples, and the GPU waits for
-launches: no number is given then, since `launch-bound` has a fix that leaves the training as it is. The dataset is
+launches: no number is given then. Where most of the fixed cost are waits for launches, `launch-bound` has a fix that
+leaves the training as it is: it comes first, and a larger batch saves "up to" as much as these waits. The dataset is
 small, so that a larger batch leaves too few steps per epoch. The task's accuracy drops with large batches: compare the
 loss after the change, not only the speed.
 """
@@ -57,7 +58,17 @@ from advisor.api import (
 
 from ..shared._places import batch_of
 from ..shared._words import count, percent, plural
-from ._batch_size import MAYBE_AS_MANY, larger_batch, launches_alone, optimizer_name, steps_per_update, target_size
+from ._batch_size import (
+    beside,
+    larger_batch,
+    launches_alone,
+    mostly_launches,
+    optimizer_name,
+    per_second,
+    rates,
+    steps_per_update,
+    target_size,
+)
 from ._parts import passes_over
 from ._units import unit
 
@@ -99,17 +110,21 @@ def check(
     if not split.loader_known:
         asked = "" if record else "; capture the script with `advisor run`"
         raise Missing(f"the time to load a sample is unknown, so no gain of a larger batch can be computed{asked}")
-    now, slow, fast = _rates(split, scale, target, high_us)
+    now, slow, fast = rates(split, scale, target, high_us)
     least, most = (percent(min(us / fewer / scale.step_us, 1.0)) for us in (low_us, high_us))
     of = unit(price, batch) if facts is None or not facts.batch_size else "sample"
     how = f"time of {plural(batch, of)} now minus their share of a step of {count(target)}; {split.how}"
-    chosen = of == "sample" and passes == 1 and target > batch * added_up and launches_alone(batch, breakdown)
+    # A larger batch is then another training; what saves the same time in this one comes first, and this is a bound.
+    other = passes == 1 and target > batch * added_up and mostly_launches(split, breakdown, scale)
+    if other:
+        low_us, high_us = 0.0, min(high_us, scale.scaled(breakdown.us("idle_launch")))
+    chosen = other and of == "sample" and launches_alone(batch, breakdown)
     memory_known = breakdown.on_device is False or (memory is not None and device.memory_bytes is not None)
     said = (
         f"A step of {duration(scale.step_us)} trains on {plural(batch, of)}"
         f"{f' (an update on {count(batch * added_up)})' if added_up > 1 else ''}, and {least} to {most} of it "
         f"is fixed cost: {_larger(batch, target, of)} should give "
-        f"{' to '.join(dict.fromkeys((_per_second(slow), _per_second(fast))))} {of}s/s instead of {_per_second(now)}"
+        f"{' to '.join(dict.fromkeys((per_second(slow), per_second(fast))))} {of}s/s instead of {per_second(now)}"
     )
     if passes > 1:
         said = (
@@ -117,7 +132,7 @@ def check(
             f"each: {least} to {most} of it is fixed cost, which a pass over the whole batch has once"
         )
     yield Finding(
-        message=f"{said}{'' if memory_known else ', if the memory of the device allows'}{MAYBE_AS_MANY * chosen}.",
+        message=f"{said}{'' if memory_known else ', if the memory of the device allows'}{beside(other, chosen)}.",
         saving=None if chosen else Saving(low_us, high_us, "modelled", how),
         where=batch_of(batch, facts, record.settings if record else None),
         facts={
@@ -130,7 +145,7 @@ def check(
         },
         fix=_fix(of, passes, larger_batch(batch, target, facts, optimizer_name(work, record), added_up)),
         claims=(*claims, "input") if handed_us else claims,
-        at_most="high" if memory_known else "medium",
+        at_most="high" if memory_known and not other else "medium",
     )
 
 
@@ -140,16 +155,6 @@ _WHOLE = Fix(
     "for sample, target in zip(batch, targets):\n    loss = loss + criterion(model(sample[None]), target[None])",
     "loss = criterion(model(batch), targets)",
 )
-
-
-def _rates(split: BatchSplit, scale: Scale, target: int, high_us: float) -> tuple[float, float, float]:
-    """Samples per second now, and at least and at most with that batch, where a step saves so many µs at most."""
-    slow, fast = split.samples_per_second(target)
-    mean_us = scale.unprofiled.mean or scale.step_us
-    # A tail that the present steps have may stay.
-    slow *= min(1.0, scale.step_us / mean_us)
-    fast = min(fast, split.batch_size / max(scale.step_us - high_us, 1.0) * 1e6)
-    return split.batch_size / mean_us * 1e6, min(slow, fast), fast
 
 
 def _larger(batch: int, target: int, of: str) -> str:
@@ -184,12 +189,6 @@ def _handed_over_us(breakdown: Breakdown, scale: Scale, facts: Loader | None) ->
         return 0.0
     loaded_us = (facts.batch_size or 0) * facts.sample_us + (facts.collate_us or 0.0)
     return max(scale.scaled(breakdown.us("input")) - loaded_us, 0.0)
-
-
-def _per_second(rate: float) -> str:
-    """A rate with two digits that count."""
-    rounded = float(f"{rate:.2g}")
-    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
 
 
 def _claims(on_device: bool) -> tuple[str, ...]:
@@ -312,8 +311,8 @@ EXAMPLES = [
         "a GPU that waits for launches",
         _launched(4),
         facts=_known(4),
-        saves_us=(650, 1100),
-        says=("if the memory of the device allows",),
+        saves_us=(0, 1100),
+        says=("if the memory of the device allows", "fewer launches leave the training as it is"),
     ),
     Example(
         "a batch of eight that the loop takes apart, on a GPU that waits for launches",
@@ -372,7 +371,7 @@ EXAMPLES = [
             K=Ev(ELEMENTWISE.name, "kernel", fill=0.2),
         ),
         facts={"settings": {"cores": 2, "threads": 2}},
-        saves_us=(650, 1350),
+        saves_us=(0, 1350),
         says=("trains on 512 rows", "times the batch should give", "rows/s instead of"),
         fixes=("2 * batch_size",),
     ),

@@ -1,8 +1,10 @@
 """FSDP all-gathers parameters too late to overlap with computation.
 
 ## What it looks at
-All-gather kernels of a model in FullyShardedDataParallel while the GPU does nothing else, and the arguments that
-decide when the next layer's parameters are gathered, as capture recorded them.
+All-gather kernels of a model in FullyShardedDataParallel while the GPU does nothing else, and when the next layer's
+parameters are gathered: by the arguments, as capture recorded them, else by the ranges in which the gathers of the
+backward pass are launched. With `BACKWARD_PRE` they are launched in `_pre_backward_prefetch`, with `BACKWARD_POST` in
+`_post_backward_prefetch`, and without prefetching one in each layer's `_pre_backward_hook`.
 
 ## Why it costs time
 A sharded layer has to be gathered from all ranks before it can compute. If the gather starts while the previous layer
@@ -40,7 +42,9 @@ from advisor.api import (
     Finding,
     Fix,
     GpuBusy,
+    Missing,
     Price,
+    RankRecord,
     Settings,
     draw,
     edits,
@@ -55,31 +59,45 @@ from ..shared._words import count, each_step
 _AT_ONCE_NS = 50_000
 # Of NCCL's kernels, and of the collective that newer rows name.
 _GATHERS = ("allgather", "all_gather", "_allgather_base")
+# torch/distributed/fsdp/_runtime_utils.py: the ranges of _pre_backward_hook and _post_backward_reshard, and the
+# handles that _get_handle_to_prefetch names in each of them.
+_OWN = "FullyShardedDataParallel."
+_HOOK, _PRE = f"{_OWN}_pre_backward_hook", f"{_OWN}_pre_backward_prefetch"
+_POST = f"{_OWN}_post_backward_prefetch"
+# The first layer of the backward pass has none before it that could gather it.
+_FIRST = 1
 
 
 def check(
     price: Price,
-    settings: Settings,
+    record: RankRecord | None,
     communication: Communication,
     busy: GpuBusy,
     *,
     min_share: float = 0.03,  # one or two arguments to change, but each holds a layer more in memory
 ) -> Iterator[Finding]:
-    late = _late(settings)
-    if not late:
-        return
     events, steps = price.ops.events, price.ops.steps
     rows = np.flatnonzero(communication.rows & events.named(*_GATHERS))
+    hooked, seen = _backward(price, rows)
+    late = _late(record.settings) if record and record.settings.fsdp else seen
+    if not late:
+        if record is None and len(rows) and events.named(_OWN).any() and not events.named(_HOOK, _PRE, _POST).any():
+            raise Missing("no ranges of the backward pass say when FullyShardedDataParallel gathers parameters")
+        return
     if late[1] == "forward":
         rows = _awaited(price, rows)
-    gathering = intersect(union(events.start_ns[rows], events.end_ns[rows]), communication.exposed)
-    exposed_us = price.breakdown.us_in("exposed_communication", gathering)
+    elif len(hooked):
+        rows = hooked
+    exposed_us = _exposed_us(price, communication, rows)
     if exposed_us < min_share * steps.step_us:
         return
     computing_us = steps.of_window_us(total(busy.computing)) * busy.longer
     how = "high: the gathers overlap with the previous layer's computation; low: nothing, if the links are the limit"
-    hidden_us = 0.0, min(exposed_us, computing_us)
-    saving = price.saving([], [edits.move(rows)], (), how, model_us=hidden_us, bound_us=exposed_us)
+    # What a gather is queued behind is waited for with it; gathered before, neither is.
+    moved = np.union1d(rows, _queued_behind(price, communication, hooked))
+    bound_us = _exposed_us(price, communication, moved)
+    hidden_us = 0.0, min(bound_us, computing_us)
+    saving = price.saving([], [edits.move(moved)], (), how, model_us=hidden_us, bound_us=bound_us)
     yield Finding(
         message=(
             f"For {each_step(price, exposed_us)} the GPU waits for all-gathers, "
@@ -95,6 +113,40 @@ def check(
     )
 
 
+def _exposed_us(price: Price, communication: Communication, rows: npt.NDArray[np.int64]) -> float:
+    """Recorded µs per step in which the device runs these and nothing else."""
+    events = price.ops.events
+    spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), communication.exposed)
+    return price.breakdown.us_in("exposed_communication", spans)
+
+
+def _queued_behind(price: Price, communication: Communication, late: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The collectives at whose end these gathers begin, on the same stream: gradients of the layer before."""
+    events = price.ops.events
+    rows = np.flatnonzero(communication.rows & price.ops.trace.device_work)
+    rows = rows[np.lexsort((events.start_ns[rows], events.stream[rows], events.device[rows]))]
+    first, then = rows[:-1], rows[1:]
+    same = (events.stream[first] == events.stream[then]) & (events.device[first] == events.device[then])
+    at_once = events.start_ns[then] - events.end_ns[first] < _AT_ONCE_NS
+    return first[same & at_once & np.isin(then, late)]
+
+
+def _backward(price: Price, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], tuple[str, str] | None]:
+    """Gathers that hooks of the backward pass launch late, and what that says of prefetching there; None if nothing.
+
+    A hook gathers its own layer, unless that was prefetched; a second gather in it prefetches, whatever its range.
+    """
+    events, launch, nesting = price.ops.events, price.ops.links.launch[rows], price.ops.nesting
+    asked = nesting.ancestor_of(launch, events.named(_HOOK, _PRE, _POST))
+    named = {name: (asked >= 0) & events.named(name)[np.maximum(asked, 0)] for name in (_HOOK, _PRE, _POST)}
+    if named[_POST].any():
+        return rows[named[_POST]], _LATE["BACKWARD_POST"]
+    hooked = rows[named[_HOOK]]
+    alone = not named[_PRE].any() and len(np.unique(asked[named[_HOOK]])) == len(hooked)
+    several = len(hooked) > _FIRST * price.ops.steps.count
+    return hooked, _LATE[None] if alone and several else None
+
+
 def _awaited(price: Price, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Those that began as soon as the host had launched them: an earlier launch would have let them begin earlier."""
     events, launch = price.ops.events, price.ops.links.launch[rows]
@@ -108,15 +160,17 @@ def _late(settings: Settings) -> tuple[str, str] | None:
     if fsdp.get("kind") != "FSDP" or "backward_prefetch" not in fsdp:
         return None  # fully_shard prefetches in the backward pass by itself; its forward order is not recorded
     if fsdp["backward_prefetch"] != "BACKWARD_PRE":
-        asked = (
-            "only after a layer's gradients are computed" if fsdp["backward_prefetch"] else "only when they are needed"
-        )
-        return f"the backward pass gathers the next layer's parameters {asked}", "backward"
+        return _LATE["BACKWARD_POST" if fsdp["backward_prefetch"] else None]
     if fsdp.get("forward_prefetch") is False:
         return "the forward pass gathers the next layer's parameters only when it reaches that layer", "forward"
     return None
 
 
+_GATHERED = "the backward pass gathers the next layer's parameters only"
+_LATE = {
+    None: (f"{_GATHERED} when they are needed", "backward"),
+    "BACKWARD_POST": (f"{_GATHERED} after a layer's gradients are computed", "backward"),
+}
 _FIXES = {
     "backward": Fix(
         "Set `backward_prefetch=BackwardPrefetch.BACKWARD_PRE`",
@@ -164,6 +218,21 @@ _BESIDE = """
     """
 
 
+# The backward pass of two layers, with the ranges in which their gathers are launched.
+_HOOKS = """
+    step   [1                                     ][2                                     ]
+    cpu    [F ][H   ][B ][H   ][B ]                [F ][H   ][B ][H   ][B ]
+    cpu         [A]       [A]                           [A]       [A]
+    gpu 7   [K  ]         [K  ]       [K  ]         [K  ]         [K  ]       [K  ]
+    gpu 20        [N     ]     [N     ]                   [N     ]     [N     ]
+    """
+
+
+def _hooked(text: str, name: str = _HOOK) -> Drawing:
+    hook = Ev(name, "user_annotation")
+    return draw(text, us=1000, world_size=2, F=FORWARD, B=BACKWARD, A=_ASKED, K=GEMM, N=_GATHER, H=hook)
+
+
 def _with(backward: str | None, forward: bool) -> dict[str, Any]:
     fsdp = {"kind": "FSDP", "units": 12, "backward_prefetch": backward, "forward_prefetch": forward}
     return {"world_size": 2, "settings": {"fsdp": fsdp}}
@@ -202,6 +271,40 @@ EXAMPLES = [
         "not prefetched, and hidden all the same",
         _drawn(_BESIDE),
         facts=_with(None, False),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "each hook of the backward pass gathers its own layer, in a trace without recorded arguments",
+        _hooked(_HOOKS),
+        saves_us=(0, 17000),
+        says=("all-gathers, 2 a step", "only when they are needed"),
+        fixes=("BACKWARD_PRE",),
+    ),
+    Example(
+        "the next layer is gathered behind the gradients of the last, in a trace without recorded arguments",
+        _hooked(_HOOKS, _POST),
+        saves_us=(0, 17000),
+        says=("only after a layer's gradients are computed",),
+        fixes=("BACKWARD_PRE",),
+    ),
+    Example(
+        "gathers in the range that prefetches: the links are the limit",
+        _hooked(_HOOKS, _PRE),
+        saves_us=None,
+        near_miss=True,
+    ),
+    Example(
+        "one layer in the backward pass: none before it could gather it",
+        _hooked(
+            """
+            step   [1                         ][2                         ]
+            cpu    [F ][H   ][B ]              [F ][H   ][B ]
+            cpu         [A]                         [A]
+            gpu 7   [K  ]         [K  ]         [K  ]         [K  ]
+            gpu 20        [N     ]                    [N     ]
+            """
+        ),
         saves_us=None,
         near_miss=True,
     ),

@@ -19,7 +19,7 @@ from advisor.api import (
     union,
 )
 
-from ._waits import READS
+from ._waits import COPIES, READS
 
 _PINNED = Fix(
     "Copy asynchronously from pinned memory",
@@ -70,6 +70,17 @@ _KEPT = Fix(
     "running += loss.detach()\nif step % 100 == 0:\n    print(running.item())",
     edit=Treatment("kept_on_device"),
 )
+# `if tensor:` decides what the host does next. A few of them may be checks that can wait; more in a step are of a loop
+# over samples, of which nothing is accumulated.
+_CHECKS = 6
+_CONDITIONS = Fix(
+    "Compute the conditions of the whole batch by tensor ops, and read them together, once",
+    "exact",
+    "for boxes in batch:\n    while not boxes[last].any():\n        last -= 1",
+    "valid = batch.abs().sum(dim=-1) > 0  # of all samples\n"
+    "loss = torch.where(valid, losses, 0).sum()  # where numbers are enough, nothing is read\n"
+    "counts = valid.sum(dim=1).tolist()  # where the host needs them: one wait a step",
+)
 
 # Levels of a network need each other's result, and a network has a handful; tables do not, and there are dozens.
 _LEVELS = 6
@@ -81,7 +92,6 @@ _TOGETHER = Fix(
     "keys, where = torch.unique(ids, return_inverse=True)",
 )
 
-_COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
 _BY_OP = {
     **dict.fromkeys(("aten::nonzero", "aten::masked_select", "aten::index"), _MASKED),
     "aten::repeat_interleave": _REPEATED,
@@ -104,8 +114,10 @@ def fix_of(site: SyncSite, price: Price, *, trains: bool) -> Fix | None:
     if site.op in _BY_OP:
         # By itself, and not within an index: what is found once serves all who ask.
         return (site.op == "aten::nonzero" and _fewer(site)) or _BY_OP[site.op]
-    if site.op in _COPIES:
+    if site.op in COPIES:
         return _SELDOM if trains and not _in_turn(site, price) else _LATER
+    if site.op == "aten::is_nonzero" and site.calls > _CHECKS:
+        return _CONDITIONS
     return _fewer(site) if of_the_op(site, price) else _KEPT
 
 
@@ -136,7 +148,7 @@ def to_device(site: SyncSite, price: Price) -> Fix | None:
 def of_the_op(site: SyncSite, price: Price) -> bool:
     """Whether an op waits for a value that it needs itself, such as the size of its result."""
     is_op = price.ops.events.category[site.rows[0]] == Category.CPU_OP
-    return bool(is_op) and site.op not in (*READS, *_COPIES, *_BY_OP, *_COUNTING)
+    return bool(is_op) and site.op not in (*READS, *COPIES, *_BY_OP, *_COUNTING)
 
 
 def _in_turn(site: SyncSite, price: Price) -> bool:

@@ -39,6 +39,8 @@ _SIZES = (
     *("aten::nonzero", "aten::masked_select", "aten::index", "aten::repeat_interleave"),
     *("aten::unique", "aten::_unique2", "aten::unique_dim"),
 )
+# Copies of whole tensors to the host are reads as well: `.cpu()`, `.tolist()`, `.numpy()` behind them.
+COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
 # One line to move; below 1 % of the step the gain cannot be seen.
 WORTH = 0.01
 
@@ -68,8 +70,8 @@ class Wait(Struct, frozen=True):
 class Waits(Struct, frozen=True, eq=False):
     """The waits whose removal saves at least WORTH of the step: each is replayed, for two rules once.
 
-    Reads of values and sizes are one where without all of them the step saves more than without each: what follows
-    such a read waits instead.
+    Reads of values and sizes, and copies to the host, are one where without all of them the step saves more than
+    without each: what follows such a read waits instead.
     """
 
     told: tuple[Wait, ...]
@@ -92,8 +94,12 @@ def _of_small_copies(site: SyncSite, price: Price, lines: Lines) -> bool:
 
 
 def _read_together(alone: tuple[Wait, ...], syncs: Syncs, price: Price, ours_us: float) -> tuple[Wait, ...]:
-    """The waits, with all reads of values and of sizes as one where that saves at least WORTH of the step more."""
-    reads = [site for site in syncs.sites if site.from_user and site.op in (*READS, *_SIZES)]
+    """The waits, with all reads of values, sizes and tensors as one where that saves WORTH of the step more."""
+    reads = [
+        site
+        for site in syncs.sites
+        if site.from_user and (site.op in (*READS, *_SIZES) or (site.op in COPIES and _copies_to_host(site, price)))
+    ]
     all_us, least_us = sum(site.us for site in reads), WORTH * price.ops.steps.step_us
     if len(reads) < 2 or all_us < least_us:
         return alone
@@ -159,6 +165,14 @@ def _reads_copies(site: SyncSite, price: Price) -> bool:
     called_ns = np.sort(events.end_ns[launch[copies]])
     before = np.searchsorted(called_ns, np.sort(events.start_ns[np.array(site.rows, int)]))
     return bool(2 * (np.diff(before, prepend=0) > 0).sum() > len(site.rows))
+
+
+def _copies_to_host(site: SyncSite, price: Price) -> bool:
+    """Whether what these ops copy goes to the host: those that go to the device have fixes of their own."""
+    events, launch, rows = price.ops.events, price.ops.links.launch, np.array(site.rows, int)
+    copies = np.flatnonzero(events.of(Category.MEMCPY) & (launch >= 0))
+    inside = starts_in(events.start_ns[launch[copies]], union(events.start_ns[rows], events.end_ns[rows]))
+    return bool(inside.any() and events.named("DtoH")[copies[inside]].all())
 
 
 def _ahead(site: SyncSite, price: Price, ours_us: float) -> Saving | None:

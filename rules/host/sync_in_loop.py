@@ -96,7 +96,8 @@ def _finding(wait: Wait, price: Price, fix: Fix | None) -> Finding:
     needed = sizes_of_exchange(site, price)
     ops, verb = f"`{_short(site.op)}`", "makes"
     if wait.others:
-        ops, verb = " and ".join((ops, *(f"`{_short(op)}`" for op in wait.others))), "make"
+        first = ", ".join((ops, *(f"`{_short(op)}`" for op in wait.others[:-1])))
+        ops, verb = f"{first} and `{_short(wait.others[-1])}`", "make"
     waits = f"{ops}{place} {verb} the host wait for the GPU {times} a step"
     then = (
         f", {duration(scale.scaled(site.us))} in all, and launch nothing meanwhile: what it does next leaves the GPU "

@@ -7,7 +7,7 @@ import numpy as np
 from advisor.api import KernelWork, Matmuls, WorkGroup
 
 from ..shared._roofline import shape_words
-from ._formats import Way
+from ._formats import Way, published
 
 
 def beside(matmuls: Matmuls, work: KernelWork | None, way: Way) -> str:
@@ -39,3 +39,20 @@ def moving_us(matmuls: Matmuls, way: Way, work: KernelWork | None) -> float:
     part = 1.0 if way.name == "TF32" else 0.5
     calls = calls_in_fp32(matmuls, way, work)
     return sum(min(part * group.bytes * bytes_us * group.calls, group.us) for group in calls)
+
+
+def beyond_peaks_us(matmuls: Matmuls, way: Way, work: KernelWork | None) -> float:
+    """Time per step that calls may save beyond the ratio of the peaks, at the new format's peak.
+
+    That ratio is a bound only of calls that reach the peak in fp32: few do, as a card's power holds its clock down.
+    What they compute, at the peak of the new format, is a bound of all of them. Calls whose work is not known are taken
+    to be as far from the peak as the others, where these are most of them.
+    """
+    rate = work.hardware.tflops(way.name.lower()) if work else None
+    if rate is None:
+        return 0.0
+    ratio, most = 1 - 1 / way.gain[1], 1 - 1 / published(way)
+    calls = [(group.us, group.calls * group.flops / rate / 1e6) for group in calls_in_fp32(matmuls, way, work)]
+    beyond_us = sum(max(min(us - least_us, most * us) - ratio * us, 0.0) for us, least_us in calls)
+    known_us, all_us = sum(us for us, _ in calls), sum(matmuls.fp32_kinds[kind] for kind in way.kinds)
+    return beyond_us * max(all_us / known_us, 1.0) if 2 * known_us > all_us else beyond_us

@@ -110,6 +110,11 @@ def half_way(device: Device, name: str, fix: Fix) -> Way | None:
     return Way(name, _capped(_HALF_GAIN, hardware.half_tflops, hardware), fix)
 
 
+def published(way: Way) -> float:
+    """How many times faster matrix work became at most in that format, on any device."""
+    return (_TF32_GAIN if way.name == "TF32" else _HALF_GAIN)[1]
+
+
 def is_mixed(matmuls: Matmuls) -> bool:
     """Whether the rest of the model runs in 16 bits."""
     half_us = matmuls.by_precision["fp16"] + matmuls.by_precision["bf16"]

@@ -9,7 +9,8 @@ suggested if autocast is already on, or if more than a tenth of the matrix work 
 that are left in fp32 count, and are named. Where nearly all of it runs in fp32, and the weights of a layer or two are
 converted to 16 bits before they are used, autocast is around a part of the step alone. Where shapes are recorded, the
 time that memory takes to move what is multiplied is no gain: next to nothing is left for a product with an adapter of
-rank 16. On a CPU: calls with enough work to be worth converting, if the CPU has instructions for bf16, the environment
+rank 16. There, too, the high end is what they compute at the peak of the new format, also where they are far from that
+of fp32. On a CPU: calls with enough work to be worth converting, if the CPU has instructions for bf16, the environment
 (`ONEDNN_MAX_CPU_ISA`) does not rule them out, and the calibration of the machine has measured that such calls gain.
 Fused attention of few tokens takes many times as long in bf16 there, in its backward pass; that is subtracted.
 
@@ -60,7 +61,7 @@ from advisor.api import (
 )
 
 from ..shared._words import each_step, plural
-from ._calls_in_fp32 import beside, moving_us
+from ._calls_in_fp32 import beside, beyond_peaks_us, moving_us
 from ._cpu_bf16 import Gains, attention_us, forbidden, on_cpu, where
 from ._cpu_bf16_examples import ON_CPU
 from ._formats import Way, faster, is_mixed
@@ -72,6 +73,7 @@ _NAMED = 0.1
 _FELT = 0.02
 _LATER = " In this recording the device waits for the host: alone this saves next to nothing until it no longer does."
 _UNSURE = "; low: nothing, if TF32 is allowed already and cuDNN found these kernels faster"
+_AT_PEAK = "; high: where they reach less than the peak in fp32, what they compute at the peak of the new format"
 _WORDS = {"product": "matrix multiplications", "convolution": "convolutions", "attention": "attention"}
 
 CONFIRMED = "real traces: ResNet training and a transformer in fp32 on V100s"
@@ -108,10 +110,11 @@ def check(
     way = partly[1] if partly else way
     fp32_us = sum(matmuls.fp32_kinds[kind] for kind in way.kinds) if matmuls.on_device else fp32_us
     most_us = fp32_us - (moving_us(matmuls, way, work) * price.ops.longer if matmuls.on_device else 0.0)
+    beyond_us = beyond_peaks_us(matmuls, way, work) * price.ops.longer if matmuls.on_device else 0.0
     host_idle = sum(price.breakdown.share(part) for part in ("idle_launch", "idle_host", "idle_sync", "idle_unknown"))
     least, most = way.gain
     saved = (fp32_us * (1 - 1 / least), fp32_us * (1 - 1 / most)) if matmuls.on_device else cpu[1:]
-    saved = min(saved[0], most_us), min(saved[1], most_us)
+    saved = min(saved[0], most_us), min(saved[1] + beyond_us, most_us)
     # Where it is not known that TF32 was turned off, cuDNN may have found these convolutions faster without.
     unsure = matmuls.on_device and "convolution" in way.kinds and way.name == "TF32" and settings.tf32_cudnn is None
     low_us = 0.0 if host_idle > max_host_idle or unsure else saved[0]
@@ -122,6 +125,7 @@ def check(
     ends = max(min(low_us, high_us) - lost[1], 0.0), high_us - lost[0]
     felt = high_us >= _FELT * steps.step_us
     how = _how(way, host_idle > max_host_idle, matmuls.on_device) + (_UNSURE if unsure else "")
+    how += _AT_PEAK if beyond_us else ""
     if lost[1]:
         how += "; minus the slower backward pass of attention in bf16, unless attention stays out of autocast"
     claims = price.claims("forward", "backward", "other_ops")

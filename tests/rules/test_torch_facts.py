@@ -137,6 +137,16 @@ def test_fully_shard_has_what_the_fixes_name() -> None:
         assert callable(getattr(fsdp.FSDPModule, name))
 
 
+def test_the_older_fsdp_prefetches_in_ranges_of_their_own() -> None:
+    """`late-shard-gathers` tells by them whether, and when, a backward pass gathers the next layer."""
+    hooks = pytest.importorskip("torch.distributed.fsdp._runtime_utils")
+    for hook, mode in ((hooks._pre_backward_hook, "pre"), (hooks._post_backward_reshard, "post")):
+        source = inspect.getsource(hook)
+        assert f'"FullyShardedDataParallel._{mode}_backward_prefetch"' in source
+        assert "_prefetch_handle(state, handle, _PrefetchMode.BACKWARD)" in source
+    assert '"FullyShardedDataParallel._pre_backward_hook"' in inspect.getsource(hooks._pre_backward_hook)
+
+
 def test_forward_prefetch_of_the_older_fsdp_is_for_slow_hosts() -> None:
     fsdp = pytest.importorskip("torch.distributed.fsdp").FullyShardedDataParallel
     given = inspect.signature(fsdp.__init__).parameters
