@@ -19,7 +19,7 @@ from advisor.api import (
     union,
 )
 
-from ._waits import COPIES, READS
+from ._waits import COPIES, READS, reads_one_by_one
 
 _PINNED = Fix(
     "Copy asynchronously from pinned memory",
@@ -70,9 +70,7 @@ _KEPT = Fix(
     "running += loss.detach()\nif step % 100 == 0:\n    print(running.item())",
     edit=Treatment("kept_on_device"),
 )
-# `if tensor:` decides what the host does next. A few of them may be checks that can wait; more in a step are of a loop
-# over samples, of which nothing is accumulated.
-_CHECKS = 6
+# `if tensor:` decides what the host does next, and a loop that reads an element in each iteration goes on by it.
 _CONDITIONS = Fix(
     "Compute the conditions of the whole batch by tensor ops, and read them together, once",
     "exact",
@@ -80,6 +78,13 @@ _CONDITIONS = Fix(
     "valid = batch.abs().sum(dim=-1) > 0  # of all samples\n"
     "loss = torch.where(valid, losses, 0).sum()  # where numbers are enough, nothing is read\n"
     "counts = valid.sum(dim=1).tolist()  # where the host needs them: one wait a step",
+)
+_AT_ONCE = Fix(
+    "Read the values of a step together, by one `.tolist()` outside of the loop",
+    "exact",
+    "for at, length in enumerate(lengths):\n    parts.append(x[at].expand(length.item(), -1))",
+    "for at, length in enumerate(lengths.tolist()):  # one wait\n    parts.append(x[at].expand(length, -1))\n"
+    "# values that the loop computes, behind it: torch.stack(values).tolist()",
 )
 
 # Levels of a network need each other's result, and a network has a handful; tables do not, and there are dozens.
@@ -116,8 +121,8 @@ def fix_of(site: SyncSite, price: Price, *, trains: bool) -> Fix | None:
         return (site.op == "aten::nonzero" and _fewer(site)) or _BY_OP[site.op]
     if site.op in COPIES:
         return _SELDOM if trains and not _in_turn(site, price) else _LATER
-    if site.op == "aten::is_nonzero" and site.calls > _CHECKS:
-        return _CONDITIONS
+    if reads_one_by_one(site):
+        return _CONDITIONS if site.op == "aten::is_nonzero" else _AT_ONCE
     return _fewer(site) if of_the_op(site, price) else _KEPT
 
 

@@ -114,7 +114,7 @@ def check(
     ahead = False
     if breakdown.on_device:
         rows = np.array(work.rows, int)
-        passes = (kept_passes(_names(price, rows), work.name) or 1.0) if work.name in FUSED else 1.0
+        passes = (kept_passes(_names(price, rows), work.name) or 1.0) if work.name in FUSED else _compiled(work, own)
         listed = as_lists(price, kernels, rows, round(work.calls * steps.count), passes, within="Optimizer.step#")
         how = "low: the device is the bottleneck anyway; high: one launch for the whole update, at the memory's rate"
         saving, claims = listed.saving(price, how), listed.claims
@@ -149,6 +149,15 @@ def check(
         # A loop that was asked for may have a reason, and so may one that we know nothing about.
         at_most="high" if known is not None and known.foreach is not False else "medium",
     )
+
+
+def _compiled(work: OptimizerWork, own: bool) -> float:
+    """The least share of its ways through memory that an update may keep: compiled, one kernel for each parameter.
+
+    A list of tensors makes as many as the loop, and reductions between the ops some more than one: it is a bound.
+    """
+    known = own and work.tensors and work.kernels
+    return min(work.tensors * work.calls / work.kernels, 1.0) if known else 1.0
 
 
 def _names(price: Price, rows: npt.NDArray[np.int64]) -> list[str]:

@@ -1,0 +1,86 @@
+"""What the twenty-second set of drawn jobs showed: which of several changes comes first, and how much it may save."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from benchmarks.gpu.drawn_jobs import nineteenth_set, twenty_second_set
+from drawn_loops import found, report
+
+from advisor.model import Finding, Report
+
+
+@cache
+def drawn(name: str) -> tuple[Report, float]:
+    """What is said of a job, and what its step takes longer than without the fault, µs."""
+    of_set = next(one for one in (nineteenth_set, twenty_second_set) if name in [job.name for job in one.JOBS])
+    job = next(one for one in of_set.JOBS if one.name == name)
+    slow, fast = of_set.run(job), of_set.run(job, fixed=True)
+    return report(slow.trace()), slow.step_us() - fast.step_us()
+
+
+def first(name: str) -> tuple[str, Finding]:
+    """The finding that comes first, and its rule."""
+    outcome, finding = drawn(name)[0].findings()[0]
+    return outcome.rule, finding
+
+
+def high_us(finding: Finding) -> float:
+    """The most that it may save."""
+    assert finding.saving is not None
+    return finding.saving.high_us
+
+
+def test_idle_time_between_reads_is_that_of_the_reads() -> None:
+    """Conditions, masks and copies to the host, in turn: without one kind of them the host waits in the next."""
+    said, gain_us = drawn("pillars")
+    rule, finding = first("pillars")
+    assert rule == "sync-in-loop"
+    assert "`is_nonzero`, `nonzero` and `to` make the host wait for the GPU 220 times a step" in finding.message
+    assert finding.fix is not None
+    assert "conditions of the whole batch" in finding.fix.title
+    assert gain_us <= high_us(finding) < 1.1 * gain_us
+    (launches,) = found(said, "launch-bound")
+    assert high_us(launches) < 0.2 * gain_us
+
+
+def test_values_that_a_loop_reads_are_to_be_read_at_once() -> None:
+    said, gain_us = drawn("regulated")
+    rule, finding = first("regulated")
+    assert rule == "sync-in-loop"
+    assert finding.fix is not None
+    assert ".tolist()" in finding.fix.title
+    assert "every N steps" not in finding.fix.title
+    # The rest are the loop's own ops, and kernels that no longer follow them.
+    (loop,) = found(said, "launch-bound")
+    assert 0.9 * gain_us < high_us(finding) + high_us(loop) <= gain_us
+
+
+def test_fewer_launches_come_before_a_larger_batch() -> None:
+    said, gain_us = drawn("nowcast")
+    rule, finding = first("nowcast")
+    assert rule == "launch-bound"
+    assert high_us(finding) >= gain_us
+    (batch,) = found(said, "small-batch")
+    assert batch.saving is not None
+    assert batch.saving.low_us == 0
+    assert high_us(batch) <= high_us(finding)
+    assert "fewer launches leave the training as it is" in batch.message
+
+
+def test_gathers_of_a_backward_pass_without_prefetching_are_told_by_their_ranges() -> None:
+    rule, finding = first("unprefetched")
+    gain_us = drawn("unprefetched")[1]
+    assert rule == "late-shard-gathers"
+    assert finding.fix is not None
+    assert "BACKWARD_PRE" in finding.fix.title
+    assert gain_us <= high_us(finding) < 1.1 * gain_us
+
+
+@pytest.mark.parametrize(("name", "rule"), [("whispering", "fp32-matmul"), ("adafactored", "loop-optimizer")])
+def test_high_ends_are_bounds_where_kernels_are_far_from_what_they_could_be(name: str, rule: str) -> None:
+    """Products in fp32 at half of the peak; an update whose shapes were not recorded."""
+    said, gain_us = drawn(name)
+    (finding,) = found(said, rule)
+    assert gain_us <= high_us(finding) < 1.1 * gain_us
