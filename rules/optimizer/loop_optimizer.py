@@ -156,8 +156,9 @@ def _compiled(work: OptimizerWork, own: bool) -> float:
 
     A list of tensors makes as many as the loop, and reductions between the ops some more than one: it is a bound.
     """
-    known = own and work.tensors and work.kernels
-    return min(work.tensors * work.calls / work.kernels, 1.0) if known else 1.0
+    if not own or not work.tensors or not work.kernels:
+        return 1.0
+    return min(work.tensors * work.calls / work.kernels, 1.0)
 
 
 def _names(price: Price, rows: npt.NDArray[np.int64]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from advisor.api import duration
-from advisor.rules.batch.small_batch import _per_second
+from advisor.rules.batch._batch_size import per_second
 from advisor.rules.shared._words import plural
 
 
@@ -36,4 +36,4 @@ def test_one_of_a_thing_is_one(number: float, said: str) -> None:
     ("rate", "said"), [(0.0331, "0.033"), (0.5, "0.5"), (1.47, "1.5"), (14.6, "15"), (154.0, "150"), (6_231.0, "6,200")]
 )
 def test_rates_have_two_digits_that_count(rate: float, said: str) -> None:
-    assert _per_second(rate) == said
+    assert per_second(rate) == said

@@ -55,6 +55,11 @@ def main() -> int:
         for outcome, finding in told.findings():
             saving = finding.saving and f"{finding.saving.low_us / 1e3:.2f} to {finding.saving.high_us / 1e3:.2f} ms"
             print(f"  - {outcome.rule}: {finding.message} [{saving}] {finding.fix.title if finding.fix else ''}")
+        if job.rules:
+            named = [finding.saving for outcome, finding in told.findings() if outcome.rule in job.rules]
+            most = sum(saving.high_us for saving in named if saving) / 1e3
+            below = "" if most >= gain else ", below it"
+            print(f"  high ends of what names the fault: {most:.2f} of {gain:.2f} ms{below}")
     return 0
 
 
