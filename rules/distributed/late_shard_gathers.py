@@ -94,7 +94,8 @@ def check(
     computing_us = steps.of_window_us(total(busy.computing)) * busy.longer
     how = "high: the gathers overlap with the previous layer's computation; low: nothing, if the links are the limit"
     # What a gather is queued behind is waited for with it; gathered before, neither is.
-    moved = np.union1d(rows, _queued_behind(price, communication, hooked))
+    late_rows = hooked if late[1] == "backward" else rows[:0]
+    moved = np.union1d(rows, _queued_behind(price, communication, late_rows))
     bound_us = _exposed_us(price, communication, moved)
     hidden_us = 0.0, min(bound_us, computing_us)
     saving = price.saving([], [edits.move(moved)], (), how, model_us=hidden_us, bound_us=bound_us)

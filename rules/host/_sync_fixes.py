@@ -182,7 +182,29 @@ def _turned(name: str, waiting: Ev, fixes: tuple[str, ...]) -> Example:
     return Example(name, drawn, saves_us=(0, 20_000), says=("4 times a step",), fixes=fixes)
 
 
+# Seven reads in a step, as those of `_LOOP`.
+_READS = f"""
+    step   {("[1" + 82 * " " + "]") * 2}
+    cpu    {(7 * "[F][I  ]   " + "[B ]    ") * 2}
+    gpu 7  {(7 * " [K ]      " + " [K ]   ") * 2}
+    gpu 7  {(7 * "     [C]   " + "        ") * 2}
+    """
+
+
+def _read(name: str, op: str, fix: str) -> Example:
+    waiting = Ev(op, launches="memcpy", blocks=True)
+    drawn = draw(_READS, us=1000, F=Ev("aten::linear"), I=waiting, B=Ev("aten::mm"), K=GEMM, C=D2H_PAGEABLE)
+    return Example(name, drawn, saves_us=(0, 50_000), says=("7 times a step",), fixes=(fix,))
+
+
 SITES = [
+    _read("values that a loop reads one by one", "aten::item", "lengths.tolist()"),
+    _read("conditions that a loop asks for one by one", "aten::is_nonzero", "conditions of the whole batch"),
+    _turned(
+        "four values in a step: not yet a loop over elements",
+        Ev("aten::item", launches="memcpy", blocks=True),
+        ("running += loss.detach()",),
+    ),
     _turned(
         "tokens that a loop in a training step reads, one after the other: the next one can be launched first",
         Ev("aten::to", launches="memcpy", blocks=True),
