@@ -28,6 +28,7 @@ from advisor.api import (
 
 from ..shared._allocator import allocator_calls
 from ..shared._small_copies import told_as_small
+from ._exchange_sizes import sizes_of_exchange
 
 # A batch, too, is fetched earlier where the host is ahead.
 IDLE = ("idle_sync", "idle_launch", "idle_host", "idle_input")
@@ -101,6 +102,8 @@ def _read_together(alone: tuple[Wait, ...], syncs: Syncs, price: Price, ours_us:
         site
         for site in syncs.sites
         if site.from_user and (site.op in (*READS, *_SIZES) or (site.op in COPIES and _copies_to_host(site, price)))
+        # What an exchange between ranks needs has a fix of its own, which spares no other read.
+        if not sizes_of_exchange(site, price)
     ]
     all_us, least_us = sum(site.us for site in reads), WORTH * price.ops.steps.step_us
     if len(reads) < 2 or all_us < least_us:
