@@ -129,7 +129,8 @@ def _queued_behind(price: Price, communication: Communication, late: npt.NDArray
     first, then = rows[:-1], rows[1:]
     same = (events.stream[first] == events.stream[then]) & (events.device[first] == events.device[then])
     at_once = events.start_ns[then] - events.end_ns[first] < _AT_ONCE_NS
-    return first[same & at_once & np.isin(then, late)]
+    queued: npt.NDArray[np.int64] = first[same & at_once & np.isin(then, late)]
+    return queued
 
 
 def _backward(price: Price, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], tuple[str, str] | None]:
