@@ -84,7 +84,7 @@ _AT_ONCE = Fix(
     "exact",
     "for at, length in enumerate(lengths):\n    parts.append(x[at].expand(length.item(), -1))",
     "for at, length in enumerate(lengths.tolist()):  # one wait\n    parts.append(x[at].expand(length, -1))\n"
-    "# values that the loop computes, behind it: torch.stack(values).tolist()",
+    "# values that the loop computes, behind it: torch.stack(values).tolist(); those of a log, only in some steps",
 )
 
 # Levels of a network need each other's result, and a network has a handful; tables do not, and there are dozens.

@@ -85,7 +85,7 @@ def test_batches_in_float64_that_the_device_converts_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("normalized", "GradScaler"), ("anomalous", "anomaly detection"), ("shown", "every N steps")]
+    ("name", "says"), [("normalized", "GradScaler"), ("anomalous", "anomaly detection"), ("shown", ".tolist()")]
 )
 def test_values_that_pytorch_reads_itself_are_not_to_be_accumulated(name: str, says: str) -> None:
     (finding,) = found(report(drawn(name).trace()), "sync-in-loop")
