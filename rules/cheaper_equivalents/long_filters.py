@@ -130,7 +130,7 @@ EXAMPLES = [
     Example(
         "filters as long as the sequence",
         _drawn([8, 32, 2047], [32, 1, 1024]),
-        saves_us=(0, 3200),
+        saves_us=(0, 3300),
         says=("Filters of 1,024 taps", "once"),
     ),
     Example("a short one", _drawn([8, 32, 1026], [32, 1, 3]), saves_us=None, near_miss=True),
