@@ -156,19 +156,21 @@ def joined(
     outcomes.sort(key=lambda outcome: outcome.rule)
     accepted = [(o.rule, f) for o in outcomes if o.confirmed for f in o.findings if f.recoverable and f.run_us is None]
     together = joint.joint(accepted, reference.known_us, step_us, reference.replayed) if step_us > 0 else None
-    noise = reference.summary.steps.repeats
+    steps = reference.summary.steps
+    noise = (steps.repeats, repeats.between_runs(steps.unprofiled_us.n > 0, steps.device_us is not None))
     compared = compared_ranks.compared(ranks, {one.summary.rank: one.summary.file for one in results})
     shown = detail_of(reference)
-    source = reference.summary.steps.source
-    widened = (whole_window.of_outcome(repeats.of_outcome(outcome, step_us, noise), source) for outcome in outcomes)
+    widened = (
+        whole_window.of_outcome(repeats.of_outcome(outcome, step_us, *noise), steps.source) for outcome in outcomes
+    )
     report = Report(
         run=_run_info(run, reference, results),
         health=health.of_job(run, about_job, (said for result in results for said in result.health)),
-        steps=reference.summary.steps,
+        steps=steps,
         metrics=reference.summary.metrics,
         breakdown=reference.summary.breakdown,
         outcomes=told_once.named_once([severity.settled(outcome, step_us) for outcome in widened], step_us),
-        joint=whole_window.of_joint(repeats.of_joint(together, step_us, noise), source),
+        joint=whole_window.of_joint(repeats.of_joint(together, step_us, *noise), steps.source),
         replay=shown.replay,
         ranks=tuple(result.summary for result in results),
         timeline=shown.timeline,

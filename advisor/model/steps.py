@@ -24,8 +24,8 @@ class StepsSummary:
     """Number of steps, how they were detected, and how long they took.
 
     dilation is profiled median / un-profiled median: the overhead of the profiler.
-    repeats is the relative standard deviation of the medians of blocks of five un-profiled steps, at most 0.07; each
-    saving's range is widened by that share of the step. None if not captured.
+    repeats is the relative standard deviation of the medians of blocks of five un-profiled steps, at most 0.07; None if
+    not captured. Each saving's range is widened by that share of the step, or by what runs differ where that is more.
     series_us holds the un-profiled step times in order (at most 500), else the profiled ones.
     host_us is the median time in which the host issues a profiled step, device_us that in which the device completes
     one (between the ends of the last work that consecutive steps launched); None if not known.

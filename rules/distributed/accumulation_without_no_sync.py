@@ -36,6 +36,7 @@ from advisor.api import (
     NCCL,
     OPTIMIZER,
     ZERO_GRAD,
+    CallSites,
     Communication,
     Drawing,
     Ev,
@@ -45,12 +46,12 @@ from advisor.api import (
     HostCommunication,
     Intervals,
     LineCosts,
+    Lines,
     NeedlessReductions,
     Price,
     Saving,
     Scale,
     Source,
-    StepOps,
     Steps,
     Trace,
     Treatment,
@@ -70,16 +71,16 @@ _COPIES = ("reducer::mul_out", "reducer::copy_bucket_to_grad")
 
 
 def check(
-    recorded: StepOps,
     price: Price,
     needless: NeedlessReductions,
     device_side: Communication | None,
     host_side: HostCommunication | None,
     costs: LineCosts | None,
+    lines: Lines | None,
     *,
     min_share: float = 0.03,  # of the step; it takes a few lines around the passes, not worth adding for less
 ) -> Iterator[Finding]:
-    trace, steps, breakdown, scale = recorded.trace, recorded.steps, price.breakdown, price.scale
+    trace, steps, breakdown, scale = price.ops.trace, price.ops.steps, price.breakdown, price.scale
     part = "exposed_communication" if breakdown.on_device else "communication"
     exposed_us = breakdown.us(part)
     if needless.share <= 0:
@@ -101,7 +102,7 @@ def check(
             f"nothing else happens."
         ),
         saving=_saving(scale, needless.share * low_us, needless.share * high_us, breakdown.on_device),
-        where=_where(costs, part),
+        where=_where(trace, costs, lines, part),
         facts={
             "passes_per_update": needless.per_update,
             "exposed_us": exposed_us,
@@ -131,10 +132,17 @@ def _saving(scale: Scale, low_us: float, high_us: float, on_device: bool) -> Sav
     return scale.saving(min(low_us, high_us), max(low_us, high_us), how)
 
 
-def _where(costs: LineCosts | None, part: str) -> tuple[Source, ...]:
-    """The line in which the loop waits for the other ranks."""
+def _where(trace: Trace, costs: LineCosts | None, lines: Lines | None, part: str) -> tuple[Source, ...]:
+    """The line of the loop that runs a pass, and down to the one that waits for the other ranks.
+
+    `no_sync()` holds a forward pass and its backward pass, and the loop knows which pass is the last:
+    docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html#torch.nn.parallel.DistributedDataParallel.no_sync
+    """
     line = max(costs.lines, key=lambda line: line.parts.get(part, 0.0), default=None) if costs else None
-    return (line.source,) if line and line.parts.get(part) else ()
+    if line is None or not line.parts.get(part):
+        return ()
+    called = CallSites.compute(trace, lines).leading_to(line.source) if lines else ()
+    return (*reversed(called), line.source)
 
 
 _NO_SYNC = Fix(

@@ -81,6 +81,15 @@ class CallSites:
         alone = itertools.takewhile(lambda place: place not in apart, self._above(ns, set(ns)))
         return tuple(self.sources[place] for place in list(alone)[-1:] if place not in named)
 
+    def leading_to(self, source: Source) -> tuple[Source, ...]:
+        """The lines that call this one, the innermost first, up to that of the loop over steps."""
+        theirs = [stack for stack in self.spent_ns if stack[0] == (source.file, source.line)]
+        longest = max(theirs, key=lambda stack: (self.spent_ns[stack], stack), default=())
+        others = [stack for stack in self.spent_ns if longest[-len(stack) :] != stack]
+        # Lines around the loop are those that every other line is called from as well.
+        around = min((_common(longest, stack) for stack in others), default=len(longest))
+        return tuple(self.sources[place] for place in longest[1 : len(longest) - around])
+
     def runs_training(self, source: Source) -> bool:
         """Whether the training runs below this line: what it leads to without a deeper one is a library's."""
         place, total = (source.file, source.line), sum(self.spent_ns.values())
@@ -132,6 +141,12 @@ class CallSites:
                 if hit is not None and at >= hit:
                     part[place] = part.get(place, 0) + ns
         return whole, part
+
+
+def _common(one: Stack, other: Stack) -> int:
+    """How many lines two stacks share at their outer ends."""
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _without_repeats(stack: list[Place]) -> Stack:

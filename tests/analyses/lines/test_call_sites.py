@@ -118,3 +118,21 @@ def test_a_line_that_also_runs_what_must_stay_is_not_named(other: tuple[int, ...
     known = replace(sites(*STEPS), op_stack=lambda row: stacks[row], took_ns=lambda _: 1)
     assert lines_of(known.of_rows(np.array([0]), without=np.array([1]))) == called
     assert lines_of(known.of_rows(np.array([0]))) == [BATCH]
+
+
+@pytest.mark.parametrize(
+    ("line", "called"),
+    [
+        (NETWORK, [BATCH]),  # not line 90: the optimizer's step is called from there as well
+        (BATCH, []),
+        (STEP, []),
+        (99, []),  # was not recorded
+    ],
+)
+def test_the_lines_that_lead_to_one_end_at_the_loop_over_steps(line: int, called: list[int]) -> None:
+    assert lines_of(sites(*STEPS, ((RUNS,), 5)).leading_to(Source("train.py", line))) == called
+
+
+def test_a_loop_that_runs_one_function_is_known_by_its_own_line() -> None:
+    loop = sites(((NETWORK, BATCH, RUNS), 60), ((STEP, BATCH, RUNS), 20), ((PICTURE, RUNS), 1))
+    assert lines_of(loop.leading_to(Source("train.py", NETWORK))) == [BATCH]
