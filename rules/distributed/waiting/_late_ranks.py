@@ -36,7 +36,7 @@ FIND_IT = Fix(
     "Find the rank that joins late: record all ranks, and analyse their traces together",
     "exact",
     "advisor analyze rank0.pt.trace.json",
-    "advisor analyze traces/",
+    "advisor analyze traces/  # of all ranks; then what one does alone: logging, evaluation, checkpoints, slower input",
 )
 
 Ints = npt.NDArray[np.int64]
@@ -80,7 +80,7 @@ class Late(Struct, frozen=True, eq=False):
         part = price.breakdown.intervals["exposed_communication" if price.on_device else "communication"]
         late_ns = total(intersect(union(spans[:, 0], spans[:, 1]), part))
         alike.sort(key=lambda one: -float((events.dur_ns[one.rows] - one.least_ns).sum()))
-        return cls(steps.per_step_us(late_ns) * price.ops.longer, tuple(alike))
+        return cls(steps.of_window_us(late_ns) * price.ops.longer, tuple(alike))
 
     def said(self, price: Price) -> str:
         """A sentence about it."""
@@ -100,11 +100,15 @@ class Late(Struct, frozen=True, eq=False):
         """The step replayed without a late rank; None where the trace of a host's own threads does not tell."""
         if not price.on_device:
             return None
+        late_us = min(self.us, exposed_us)
+        if price.replay is None or price.replay.low_confidence:
+            # The wait is measured, whatever a replay makes of the rest of the step.
+            return price.of_us(0.0, price.scale.scaled(late_us), _HOW)
         took = price.ops.events.dur_ns
         sent = [
             edits.substitute(one.rows, float(took[one.rows].sum()), len(one.rows) * one.best_ns) for one in self.alike
         ]
-        model_us, claims = (0.0, min(self.us, exposed_us)), ("exposed_communication",)
+        model_us, claims = (0.0, late_us), ("exposed_communication",)
         return price.saving([], sent, claims, _HOW, model_us=model_us, bound_us=exposed_us)
 
 
