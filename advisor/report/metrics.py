@@ -51,7 +51,7 @@ def _definitions() -> Iterator[Definition]:
         "us",
         Scale,
         lambda a: a.step_us,
-        "median time of a step, without the profiler if captured; of a trace in which long steps recur the mean",
+        "median time of a step, without the profiler if captured; of a trace whose steps differ the mean",
     )
     yield from _of_device()
     yield Definition(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.repeats import repeatability
@@ -22,15 +23,18 @@ _TURNS = 3
 _DISTURBED = 2.0
 # Steps that take this many times the median one, and how many of them: one may be chance, two recur.
 _FAR_LONGER, _RECUR = 1.5, 2
-# The mean of steps that are all alike is this close to their median.
+# The mean of steps that are alike is this close to their median, and so are most of them.
 _ALIKE = 1.1
+# So many repetitions show a period: two may be alike by chance. Of what steps differ it explains at least this share.
+_PERIODS, _EXPLAINED = 3, 0.5
 
 
 class Scale(Struct, frozen=True):
     """What one step takes, and how profiled times map to it.
 
     step_us      value of `step_time_us`: the un-profiled median, else the un-profiled mean, else the profiled median;
-                 where long profiled steps recur, their mean
+                 where profiled steps repeat with a period, the mean over whole periods, and where they differ without
+                 one, or long ones recur, the mean of all
     factor       step_us / (|W| per step): profiled µs of a breakdown times this sum to step_us
     unprofiled   distribution of un-profiled steps, only those before the window if there are enough; all None if not
                  captured
@@ -70,8 +74,7 @@ class Scale(Struct, frozen=True):
         unprofiled = distribution(times_us)
         if unprofiled.median is None and recorded.unprofiled_mean_us:
             unprofiled = Times(mean=recorded.unprofiled_mean_us, n=max(recorded.count, 1))
-        usual_us = steps.step_us if long_ones_recur(steps.profiled_us) else profiled.median
-        step_us = unprofiled.median or unprofiled.mean or usual_us or steps.step_us
+        step_us = unprofiled.median or unprofiled.mean or profiled_step_us(steps.profiled_us, steps.step_us) or steps.step_us
         every = long_every(recorded)
         return cls(step_us, step_us / steps.step_us, unprofiled, profiled, repeatability(times_us), every)
 
@@ -95,17 +98,34 @@ class MeanStep(Struct, frozen=True):
         return cls(watched.per_step_us("training") or known)
 
 
-def long_ones_recur(times_us: Sequence[float]) -> bool:
-    """Whether some steps of a window are so much longer that no median says what a step takes.
+def profiled_step_us(times_us: Sequence[float], mean_us: float) -> float | None:
+    """What a step of the window takes; None without steps.  mean_us: their mean, or the device's where that is longer.
 
-    All times of the window are then those of a mean step: on the scale of the median a step that computes for 36 ms
-    between waits would compute for 14.
+    The median where steps are alike, so that one that something held up tells nothing. Where they repeat with a period,
+    because a loader has two workers or every fourth step updates, the mean over whole periods, the last ones: what
+    begins a window is the least like the rest. Where long steps recur without one, or most steps are not like the
+    median one (sizes of pictures differ), no median says what a step takes, and all times of the window are those of a
+    mean step: on the scale of the median a step that computes for 36 ms between waits would compute for 14.
     """
     times = np.asarray(times_us, float)
     if not len(times):
-        return False
+        return None
     usual_us = float(np.median(times))
-    return bool((times > _FAR_LONGER * usual_us).sum() >= _RECUR and times.mean() > _ALIKE * usual_us)
+    recur = (times > _FAR_LONGER * usual_us).sum() >= _RECUR and times.mean() > _ALIKE * usual_us
+    alike = (times <= _ALIKE * usual_us) & (times >= usual_us / _ALIKE)
+    if not recur and 2 * alike.sum() >= len(times):
+        return usual_us
+    return _of_whole_periods_us(times) or mean_us
+
+
+def _of_whole_periods_us(times: npt.NDArray[np.float64]) -> float | None:
+    """The mean step of the last whole periods, of the shortest period that explains how steps differ; None without."""
+    for period in range(2, len(times) // _PERIODS + 1):
+        last = times[len(times) % period :].reshape(-1, period)
+        around = np.abs(last - np.median(last)).sum()
+        if np.abs(last - np.median(last, axis=0)).sum() <= (1 - _EXPLAINED) * around:
+            return float(last.mean())
+    return None
 
 
 def before_the_window(times_us: Sequence[float], recorded: StepTimes) -> Sequence[float]:

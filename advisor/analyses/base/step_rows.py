@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -12,8 +13,11 @@ from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import EMPTY, Intervals, overlap_of_each
 
 _OPTIMIZER = "Optimizer.step#"
+_NODE = "autograd::engine::evaluate_function"
 # A step between two optimizer steps needs both.
 _FEWEST_OPTIMIZER_ROWS = 3
+# Two may be alike by chance.
+_FEWEST_ITERATIONS = 3
 # Traces count in µs, with or without digits behind the point: rows that touch may overlap by what was rounded.
 _ROUNDING_NS = 1_000
 
@@ -69,7 +73,8 @@ def marked_by_closures(events: Events) -> StepRows | None:
 def marked_by_optimizer(events: Events) -> StepRows | None:
     """From the end of one `Optimizer.step#` row to the end of the next of that name; what lies before is none.
 
-    Where several optimizers take turns, those of the first one's name; where names are the same, each is a step.
+    Where several optimizers take turns, those of the first one's name. Where names are the same, their backward passes
+    tell them apart (`_whole_iterations`); where these are alike, or differ from step to step, each is a step.
     """
     rows = _optimizer_rows(events)
     if not len(rows):
@@ -77,9 +82,29 @@ def marked_by_optimizer(events: Events) -> StepRows | None:
     rows = rows[(events.thread[rows] == events.thread[rows[0]]) & (events.name[rows] == events.name[rows[0]])]
     if len(rows) < _FEWEST_OPTIMIZER_ROWS:
         return None
+    rows = _whole_iterations(events, rows)
     ends = events.end_ns[rows]
     spans = np.column_stack((ends[:-1], ends[1:]))
     return StepRows(spans, _labels(events, rows[1:]), "optimizer", int(events.thread[rows[0]]))
+
+
+def _whole_iterations(events: Events, rows: Ints) -> Ints:
+    """Of the steps of optimizers that take turns the last one of each iteration; all rows where none take turns.
+
+    Two losses of different networks (an actor and a critic, a generator and a discriminator) record different nodes of
+    autograd, in the same turns in each iteration. An evaluation or a log every few steps records none, and leaves the
+    backward passes alike. An iteration begins with what takes longest, as it holds the batch.
+    """
+    nodes = np.flatnonzero(events.of(Category.ANNOTATION, Category.CPU_OP) & events.named(_NODE))
+    edges = np.searchsorted(events.start_ns[nodes], events.end_ns[rows])
+    names = events.name[nodes]
+    passes = [names[first:last].tobytes() for first, last in pairwise(edges.tolist())]
+    for turns in range(2, len(passes) // _FEWEST_ITERATIONS + 1):
+        if len(set(passes[:turns])) > 1 and passes[turns:] == passes[:-turns]:
+            took = np.diff(events.end_ns[rows])[: len(passes) // turns * turns].reshape(-1, turns)
+            whole: Ints = rows[int(np.median(took, axis=0).argmax()) :: turns]
+            return whole
+    return rows
 
 
 def _optimizer_rows(events: Events) -> Ints:

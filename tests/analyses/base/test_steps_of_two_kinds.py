@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from advisor.analyses.base.scale import before_the_window, long_every
+from advisor.analyses.base.scale import before_the_window, long_every, profiled_step_us
 from advisor.analyses.step.step_parts import typical
 from advisor.capture.record import StepTimes
 
@@ -32,3 +32,20 @@ def test_a_block_holds_one_long_step_in_its_share():
     """Half of the blocks of ten hold none of them: their median would be that of the small steps, or far above."""
     assert typical(PLAYED, 16) == pytest.approx(float(np.mean(PLAYED)))
     assert typical(PLAYED) != pytest.approx(float(np.mean(PLAYED)), rel=0.3)
+
+
+@pytest.mark.parametrize(
+    ("times", "step_us"),
+    [
+        # Two workers whose batches come in pairs, behind a long wait for the first one: four whole pairs.
+        ([810.0, 145.0, 485.0, 145.0, 455.0, 145.0, 545.0, 145.0, 455.0], 315.0),
+        ([100.0, 100.0, 100.0, 340.0] * 3, 160.0),
+        # Pictures of other sizes in each step: the mean of all, which the caller knows.
+        ([174.0, 275.0, 326.0, 202.0, 188.0, 229.0, 275.0], 1.0),
+        # One step that something held up, and noise.
+        ([100.0, 101.0, 99.0, 900.0, 100.0, 102.0], 100.5),
+        ([100.0, 112.0, 95.0, 104.0, 100.0, 88.0], 100.0),
+    ],
+)
+def test_what_a_step_takes_where_steps_differ(times: list[float], step_us: float) -> None:
+    assert profiled_step_us(times, 1.0) == pytest.approx(step_us)

@@ -1,0 +1,47 @@
+"""What the twenty-third set of drawn jobs showed: late ranks, steps that differ, masks in loops, clips and copies."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from benchmarks.gpu.drawn_jobs import twenty_second_set, twenty_third_set
+from drawn_loops import found, report
+
+from advisor.model import Finding, Report
+
+
+@cache
+def drawn(name: str) -> tuple[Report, float, float]:
+    """What is said of a job, what its step takes, and what it takes longer than without the fault, µs."""
+    of_set = next(one for one in (twenty_second_set, twenty_third_set) if name in [job.name for job in one.JOBS])
+    job = next(one for one in of_set.JOBS if one.name == name)
+    slow = of_set.run(job)
+    return report(slow.trace()), slow.step_us(), slow.step_us() - of_set.run(job, fixed=True).step_us()
+
+
+def high_us(finding: Finding) -> float:
+    """The most that it may save."""
+    assert finding.saving is not None
+    return finding.saving.high_us
+
+
+def test_a_rank_is_awaited_though_the_window_holds_few_of_the_devices_steps() -> None:
+    said, _, gain_us = drawn("scribe")
+    (finding,) = found(said, "exposed-communication")
+    assert "joins late" in finding.message
+    assert finding.fix is not None
+    assert "Find the rank" in finding.fix.title
+    assert finding.saving is not None
+    # No replay tells more than the wait, which is measured.
+    assert finding.saving.basis == "measured"
+    assert finding.saving.low_us == 0
+    assert 0.7 * gain_us < high_us(finding) <= gain_us
+
+
+@pytest.mark.parametrize("name", ["colab", "multiscale", "replay"])
+def test_a_step_is_a_whole_iteration_and_the_mean_of_what_alternates(name: str) -> None:
+    said, step_us, gain_us = drawn(name)
+    assert said.step_us == pytest.approx(step_us, rel=0.01)
+    _, first = said.findings()[0]
+    assert gain_us <= high_us(first) < 1.2 * gain_us
