@@ -9,7 +9,8 @@ Tensor cores multiply channels that are contiguous in memory (NHWC); PyTorch's d
 transposes before and after the convolution, and each transpose reads and writes the whole tensor.
 
 ## How to fix it
-`model.to(memory_format=torch.channels_last)`, and the same for the inputs. On AMD devices PyTorch passes that format
+`model.to(memory_format=torch.channels_last)`, and the same for the inputs; with `Conv3d`, whose tensors have five
+dimensions, `torch.channels_last_3d`. On AMD devices PyTorch passes that format
 to the library only with `PYTORCH_MIOPEN_SUGGEST_NHWC=1` in the environment (`miopen_conv_suggest_memory_format` in
 ATen/native/ConvUtils.h); some builds for ROCm 7 do so without it, where setting it changes nothing. Ops that support
 only one format convert back; the kernels of this kind that remain show where.
@@ -22,6 +23,7 @@ convolutions. On Radeon cards convolutions are far slower in NHWC (pytorch/pytor
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -46,7 +48,7 @@ from advisor.api import (
 )
 
 from ..shared._words import percent, plural
-from ._channels_last import slower, with_the_variable
+from ._channels_last import of_volumes, slower, with_the_variable
 
 CONFIRMED = "real traces: ResNet in bf16 on an MI300X, 314 transposes a step; in fp32 on V100s, next to none"
 
@@ -74,6 +76,8 @@ def check(
     if saving.high_us < min_share * scale.step_us:
         return
     of_work = spent_us / busy.us
+    volumes = of_volumes(recorded, rows)
+    what, form = ("inputs", "channels_last_3d") if volumes else ("images", "channels_last")
     yield Finding(
         message=(
             f"Each step runs {plural(len(rows) / steps.count, 'kernel')} only to convert between channels-first and "
@@ -82,12 +86,12 @@ def check(
         saving=saving,
         facts={"transposes": len(rows) / steps.count, "transpose_us": spent_us},
         fix=Fix(
-            f"Convert model and images to channels-last{variable}",
+            f"Convert model and {what} to channels-last{' in 3D' * volumes}{variable}",
             "numerics",
-            "model = model.to(device)\nimages = images.to(device)",
-            "model = model.to(device, memory_format=torch.channels_last)\n"
-            "images = images.to(device, memory_format=torch.channels_last)",
-            None if variable else Treatment("channels_last"),
+            f"model = model.to(device)\n{what} = {what}.to(device)",
+            f"model = model.to(device, memory_format=torch.{form})\n"
+            f"{what} = {what}.to(device, memory_format=torch.{form})",
+            None if variable or volumes else Treatment("channels_last"),
         ),
         claims=("compute",),
         at_most="medium",  # how the network runs in the other layout only a measurement tells
@@ -132,6 +136,12 @@ EXAMPLES = [
         draw(_ROUND, us=100, device="RX7900XTX", C=_OPS, W=SYNC, T=_MIOPEN, V=_CONV, U=_MIOPEN),
         saves_us=None,
         near_miss=True,
+    ),
+    Example(
+        "the same around a convolution of volumes, whose tensors have five dimensions",
+        draw(_ROUND, us=100, C=replace(_OPS, name="aten::conv3d"), W=SYNC, T=_TO, V=_CONV, U=_FROM),
+        saves_us=(0, 850),
+        fixes=("inputs = inputs.to(device, memory_format=torch.channels_last_3d)",),
     ),
     Example(
         "a transpose of small account",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from advisor.api import BACKWARD, FORWARD, NEXT, OPTIMIZER, ZERO_GRAD, Breakdown, Ev, OptimizerWork, Steps, Trace, draw
+from advisor.analyses.base.step_rows import marked_by_optimizer
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Computed
 from advisor.trace.read.load import read_bytes
@@ -153,3 +154,27 @@ def test_a_recorded_window_without_marks_has_the_steps_of_its_closures() -> None
     assert (captured.count, captured.source, captured.profiled_us) == (2, "optimizer", (2400.0, 2400.0))
     # So it is in a trace of others.
     assert Computed(trace=trace).get(Steps).profiled_us == captured.profiled_us
+
+
+_UPDATES = "[F  ][B ][O][F][C][O]" * 4
+
+
+@pytest.mark.parametrize(
+    ("nodes", "steps"),
+    [
+        # An actor and a critic: the second update of an iteration is no step of its own.
+        (("AddmmBackward0", "ConvolutionBackward0"), 3),
+        # One network, though every second time something else takes longer (an evaluation, a log).
+        (("AddmmBackward0", "AddmmBackward0"), 7),
+    ],
+)
+def test_updates_of_several_optimizers_of_one_name_are_one_iteration(nodes: tuple[str, str], steps: int) -> None:
+    first, second = (Ev(f"autograd::engine::evaluate_function: {name}") for name in nodes)
+    trace = read_bytes(
+        json.dumps(dict(draw(f"cpu    {_UPDATES}", us=100, O=OPTIMIZER, F=FORWARD, B=first, C=second))).encode(), "x"
+    )
+    marks = marked_by_optimizer(trace.events)
+    assert marks is not None
+    assert len(marks.spans) == steps
+    if steps == 3:
+        assert (marks.spans[:, 1] - marks.spans[:, 0] == len(_UPDATES) / 4 * 100_000).all()

@@ -45,3 +45,10 @@ def test_a_step_is_a_whole_iteration_and_the_mean_of_what_alternates(name: str) 
     assert said.step_us == pytest.approx(step_us, rel=0.01)
     _, first = said.findings()[0]
     assert gain_us <= high_us(first) < 1.2 * gain_us
+
+
+def test_clips_are_to_be_in_the_format_of_five_dimensions() -> None:
+    (finding,) = found(drawn("kinetics")[0], "layout-transposes")
+    assert finding.fix is not None
+    assert "torch.channels_last_3d" in finding.fix.after
+    assert "torch.channels_last)" not in finding.fix.after
