@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
@@ -13,11 +14,13 @@ from advisor.api import (
     GpuBusy,
     Lines,
     Price,
+    RepeatedOps,
     Saving,
     Source,
     Standstills,
     Syncs,
     SyncSite,
+    backward_of,
     edits,
     host_collectives,
     intersect,
@@ -30,6 +33,8 @@ from ..shared._allocator import allocator_calls
 from ..shared._small_copies import told_as_small
 from ._exchange_sizes import sizes_of_exchange
 
+Ints = npt.NDArray[np.int64]
+
 # A batch, too, is fetched earlier where the host is ahead.
 IDLE = ("idle_sync", "idle_launch", "idle_host", "idle_input")
 _LOW = "the rest of the host's work becomes the limit"
@@ -40,6 +45,10 @@ _SIZES = (
     *("aten::nonzero", "aten::masked_select", "aten::index", "aten::repeat_interleave"),
     *("aten::unique", "aten::_unique2", "aten::unique_dim"),
 )
+# Those that select by a mask: where a loop does, a reduction with the mask of the whole batch replaces them all.
+_MASKS = ("aten::nonzero", "aten::masked_select", "aten::index")
+# A kernel so short takes what it takes to begin, whatever it computes: of a loop's this is what goes.
+_SHORT_NS = 10_000
 # Copies of whole tensors to the host are reads as well: `.cpu()`, `.tolist()`, `.numpy()` behind them.
 COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
 # A few reads in a step are values of different kinds, or checks that can wait; more are of a loop over elements.
@@ -80,7 +89,9 @@ class Waits(Struct, frozen=True, eq=False):
     told: tuple[Wait, ...]
 
     @classmethod
-    def compute(cls, syncs: Syncs, busy: GpuBusy, price: Price, lines: Lines, stills: Standstills) -> Waits:
+    def compute(
+        cls, syncs: Syncs, busy: GpuBusy, price: Price, lines: Lines, stills: Standstills, repeated: RepeatedOps
+    ) -> Waits:
         """Of a trace with a device; Missing as syncs are. Small copies, each waited for, have a rule of their own.
 
         What the device idles for while the host does not run at all is not what waits cost.
@@ -88,7 +99,8 @@ class Waits(Struct, frozen=True, eq=False):
         ours_us = sum(price.breakdown.us(part) - price.breakdown.us_in(part, stills.spans) for part in IDLE)
         sites = tuple(site for site in syncs.sites if not _of_small_copies(site, price, lines))
         syncs = Syncs(syncs.count, syncs.us, sites)
-        return cls(_read_together(tuple(_told(syncs, busy, price, ours_us)), syncs, price, ours_us))
+        alone = tuple(_told(syncs, busy, price, ours_us, repeated))
+        return cls(_read_together(alone, syncs, price, ours_us, repeated))
 
 
 def _of_small_copies(site: SyncSite, price: Price, lines: Lines) -> bool:
@@ -96,7 +108,9 @@ def _of_small_copies(site: SyncSite, price: Price, lines: Lines) -> bool:
     return 2 * int(small.sum()) > len(small)
 
 
-def _read_together(alone: tuple[Wait, ...], syncs: Syncs, price: Price, ours_us: float) -> tuple[Wait, ...]:
+def _read_together(
+    alone: tuple[Wait, ...], syncs: Syncs, price: Price, ours_us: float, repeated: RepeatedOps
+) -> tuple[Wait, ...]:
     """The waits, with all reads of values, sizes and tensors as one where that saves WORTH of the step more."""
     reads = [
         site
@@ -120,18 +134,18 @@ def _read_together(alone: tuple[Wait, ...], syncs: Syncs, price: Price, ours_us:
         where=places[0] if len(places) == 1 else None,
         rows=tuple(sorted({row for site in reads for row in site.rows})),
     )
-    saving = _ahead(whole, price, ours_us)
+    saving = _ahead(whole, price, ours_us, repeated)
     mine = [wait for wait in alone if wait.site in reads]
     told_us = sum(wait.saving.high_us for wait in mine)
     if saving is None or saving.high_us < told_us + WORTH * price.scale.step_us:
         return alone
     saving = replace(saving, low_us=min(max((wait.saving.low_us for wait in mine), default=0.0), saving.high_us))
     others = tuple(dict.fromkeys(site.op for site in reads if site.op != most.op))
-    one = Wait(whole, min(whole.gives_back_us, all_us), saving, IDLE, True, others, places)
+    one = Wait(whole, min(whole.gives_back_us, all_us), saving, _claimed(saving, price), True, others, places)
     return (one, *(wait for wait in alone if wait not in mine))
 
 
-def _told(syncs: Syncs, busy: GpuBusy, price: Price, ours_us: float) -> Iterator[Wait]:
+def _told(syncs: Syncs, busy: GpuBusy, price: Price, ours_us: float, repeated: RepeatedOps) -> Iterator[Wait]:
     steps, scale = price.ops.steps, price.scale
     bound_us = min(price.measured_us(("idle_sync",)), ours_us)
     for site in syncs.sites:
@@ -140,13 +154,19 @@ def _told(syncs: Syncs, busy: GpuBusy, price: Price, ours_us: float) -> Iterator
         if not site.from_user or max(cost_us, site.us) < least_us or _reads_copies(site, price):
             continue
         after = _saving(site, cost_us, busy, price) if cost_us >= least_us else None
-        ahead = _ahead(site, price, ours_us)
+        ahead = _ahead(site, price, ours_us, repeated)
         # Mostly idle time that follows, of a host that is not ahead: all of it is what the waits cost.
         later = after is None or (ahead is not None and ahead.high_us > 2 * after.high_us)
         saving = ahead if after is None or later else _farther(after, ahead)
         # The wait may only move: to the next sync, or to a device that is busy all the same.
         if saving is not None and saving.high_us >= WORTH * scale.step_us:
-            yield Wait(site, cost_us, saving, ("idle_sync",) if saving is after else IDLE, later)
+            yield Wait(site, cost_us, saving, ("idle_sync",) if saving is after else _claimed(saving, price), later)
+
+
+def _claimed(saving: Saving, price: Price) -> tuple[str, ...]:
+    """Idle time; what is more than all of it are kernels that go with the waits."""
+    idle_us = price.scale.scaled(price.measured_us(IDLE))
+    return IDLE if saving.high_us <= idle_us else (*IDLE, "compute")
 
 
 def _farther(after: Saving, ahead: Saving | None) -> Saving:
@@ -185,7 +205,7 @@ def _copies_to_host(site: SyncSite, price: Price) -> bool:
     return bool(inside.any() and events.named("DtoH")[copies[inside]].all())
 
 
-def _ahead(site: SyncSite, price: Price, ours_us: float) -> Saving | None:
+def _ahead(site: SyncSite, price: Price, ours_us: float, repeated: RepeatedOps) -> Saving | None:
     """What it gives back that the host launches ahead: idle time of later causes goes. Only a replay can tell.
 
     Between the wait and the next launches the host does work of its own, which it did before the device was done.
@@ -206,9 +226,29 @@ def _ahead(site: SyncSite, price: Price, ours_us: float) -> Saving | None:
     how = "low: nothing; high: the step without these waits, with the host as far ahead as its launches allow"
     gone = events.exactly(*READS)[rows] & reads_one_by_one(site)
     without = [edits.remove(rows[gone]), edits.unsync(rows[~gone])]
+    selected = _selected(rows, price, repeated) if site.calls > _FEW_READS else rows[:0]
+    if len(selected):
+        how += "; the loop that selects by masks in one pass, forwards and backwards"
+        without.append(edits.remove(selected))
+        kernels = price.ops.launched(selected)
+        ours_us += price.ops.us(kernels[events.dur_ns[kernels] < _SHORT_NS])
     return price.saving(
         [], [edit for edit in without if len(edit.rows)], IDLE, how, model_us=(0.0, 0.0), bound_us=ours_us
     )
+
+
+def _selected(rows: Ints, price: Price, repeated: RepeatedOps) -> Ints:
+    """What selects by masks among these waits, with its backward pass; and all of the loop in which most of it lies.
+
+    A reduction with the mask of the whole batch has neither. Experts of a mixture keep their products.
+    """
+    events = price.ops.events
+    selecting = rows[events.exactly(*_MASKS)[rows]]
+    if not len(selecting):
+        return selecting
+    inside = starts_in(events.start_ns[selecting], repeated.spans)
+    looped = 2 * int(inside.sum()) > len(inside) and not any(loop.routed for loop in repeated.loops)
+    return np.concatenate((selecting, backward_of(events, selecting), repeated.rows if looped else rows[:0]))
 
 
 def _saving(site: SyncSite, cost_us: float, busy: GpuBusy, price: Price) -> Saving:

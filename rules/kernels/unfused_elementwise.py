@@ -37,16 +37,16 @@ from advisor.api import (
     GpuBusy,
     Links,
     Price,
-    Scale,
+    RepeatedOps,
     Settings,
-    StepOps,
-    Steps,
+    Syncs,
     Trace,
     Treatment,
     backward_of,
     draw,
     duration,
     edits,
+    starts_in,
 )
 
 from ..shared._op_loops import op_loops
@@ -63,16 +63,17 @@ Ints = npt.NDArray[np.int64]
 
 
 def check(
-    recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     busy: GpuBusy,
     settings: Settings | None,
+    syncs: Syncs | None,
+    repeated: RepeatedOps | None,
     *,
     min_share: float = 0.1,  # every network has 2 to 8 % of it between its layers; compiling is work and takes time
 ) -> Iterator[Finding]:
-    rows, run = _runs(recorded.trace, recorded.links, _one_by_one(price))
+    recorded, steps, scale = price.ops, price.ops.steps, price.scale
+    others = np.concatenate((_one_by_one(price), _in_waiting_loops(price, syncs, repeated)))
+    rows, run = _runs(recorded.trace, recorded.links, others)
     if not len(rows):
         return
     last = np.append(run[1:] != run[:-1], True)
@@ -117,6 +118,20 @@ def _one_by_one(price: Price) -> Ints:
     inside = [one[1:-1] for one in attentions(ops.trace, ops.nesting, ops.links)]
     behind = backward_of(ops.events, np.concatenate(inside)) if inside else np.empty(0, np.int64)
     return np.concatenate([ops.launched(one) for one in (*rows, repeated_heads(ops)[0], *inside, behind)])
+
+
+def _in_waiting_loops(price: Price, syncs: Syncs | None, repeated: RepeatedOps | None) -> Ints:
+    """Kernels of loops whose iterations wait for the device, forwards and backwards.
+
+    `torch.compile` breaks its graph at each read of a value ("Working with Graph Breaks"): it fuses nothing across them,
+    and without the waits (sync-in-loop) the loop goes.
+    """
+    nothing = np.empty(0, np.int64)
+    if syncs is None or repeated is None or not repeated.loops:
+        return nothing
+    rows = np.array([row for site in syncs.sites if site.from_user for row in site.rows], np.int64)
+    waits = starts_in(price.ops.events.start_ns[rows], repeated.spans).sum() / price.ops.steps.count
+    return price.ops.launched(repeated.rows) if waits >= repeated.loops[0].iterations else nothing
 
 
 def _runs(trace: Trace, links: Links, others: Ints) -> tuple[Ints, Ints]:
