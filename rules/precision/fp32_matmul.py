@@ -61,6 +61,7 @@ from advisor.api import (
 )
 
 from ..shared._words import each_step, plural
+from ._between_products import following_us
 from ._calls_in_fp32 import beside, beyond_peaks_us, moving_us
 from ._cpu_bf16 import Gains, attention_us, forbidden, on_cpu, where
 from ._cpu_bf16_examples import ON_CPU
@@ -74,6 +75,9 @@ _FELT = 0.02
 _LATER = " In this recording the device waits for the host: alone this saves next to nothing until it no longer does."
 _UNSURE = "; low: nothing, if TF32 is allowed already and cuDNN found these kernels faster"
 _AT_PEAK = "; high: where they reach less than the peak in fp32, what they compute at the peak of the new format"
+_BETWEEN = "; high: elementwise ops between them move half of the bytes, too"
+# Formats that autocast has; TF32 leaves tensors in fp32.
+_HALF = ("bf16", "fp16")
 _WORDS = {"product": "matrix multiplications", "convolution": "convolutions", "attention": "attention"}
 
 CONFIRMED = "real traces: ResNet training and a transformer in fp32 on V100s"
@@ -114,7 +118,8 @@ def check(
     host_idle = sum(price.breakdown.share(part) for part in ("idle_launch", "idle_host", "idle_sync", "idle_unknown"))
     least, most = way.gain
     saved = (fp32_us * (1 - 1 / least), fp32_us * (1 - 1 / most)) if matmuls.on_device else cpu[1:]
-    saved = min(saved[0], most_us), min(saved[1] + beyond_us, most_us)
+    between_us = following_us(price) / 2 if matmuls.on_device and way.name in _HALF else 0.0
+    saved = min(saved[0], most_us), min(saved[1] + beyond_us, most_us) + between_us
     # Where it is not known that TF32 was turned off, cuDNN may have found these convolutions faster without.
     unsure = matmuls.on_device and "convolution" in way.kinds and way.name == "TF32" and settings.tf32_cudnn is None
     low_us = 0.0 if host_idle > max_host_idle or unsure else saved[0]
@@ -125,7 +130,7 @@ def check(
     ends = max(min(low_us, high_us) - lost[1], 0.0), high_us - lost[0]
     felt = high_us >= _FELT * steps.step_us
     how = _how(way, host_idle > max_host_idle, matmuls.on_device) + (_UNSURE if unsure else "")
-    how += _AT_PEAK if beyond_us else ""
+    how += _AT_PEAK * bool(beyond_us) + _BETWEEN * bool(between_us)
     if lost[1]:
         how += "; minus the slower backward pass of attention in bf16, unless attention stays out of autocast"
     claims = price.claims("forward", "backward", "other_ops")

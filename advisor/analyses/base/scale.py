@@ -74,7 +74,9 @@ class Scale(Struct, frozen=True):
         unprofiled = distribution(times_us)
         if unprofiled.median is None and recorded.unprofiled_mean_us:
             unprofiled = Times(mean=recorded.unprofiled_mean_us, n=max(recorded.count, 1))
-        step_us = unprofiled.median or unprofiled.mean or profiled_step_us(steps.profiled_us, steps.step_us) or steps.step_us
+        step_us = (
+            unprofiled.median or unprofiled.mean or profiled_step_us(steps.profiled_us, steps.step_us) or steps.step_us
+        )
         every = long_every(recorded)
         return cls(step_us, step_us / steps.step_us, unprofiled, profiled, repeatability(times_us), every)
 

@@ -52,3 +52,20 @@ def test_clips_are_to_be_in_the_format_of_five_dimensions() -> None:
     assert finding.fix is not None
     assert "torch.channels_last_3d" in finding.fix.after
     assert "torch.channels_last)" not in finding.fix.after
+
+
+def test_a_loop_that_selects_by_masks_goes_with_its_waits() -> None:
+    said, _, gain_us = drawn("assays")
+    (waits,) = found(said, "sync-in-loop")
+    assert "384 times a step" in waits.message
+    assert high_us(waits) == pytest.approx(gain_us, rel=0.03)
+    assert "compute" in waits.claims
+    # What the compiler may fuse is the model's: no kernel of the loop, whose graph breaks at each wait.
+    (fused,) = found(said, "unfused-elementwise")
+    assert fused.facts["kernels"] < 250
+
+
+def test_elementwise_ops_under_autocast_move_half_of_the_bytes() -> None:
+    said, _, gain_us = drawn("medsam")
+    (finding,) = found(said, "fp32-matmul")
+    assert gain_us <= high_us(finding) < 1.2 * gain_us

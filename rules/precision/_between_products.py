@@ -1,0 +1,39 @@
+"""Elementwise ops between products: under autocast they follow the format of their inputs, and move half of the bytes.
+
+torch.amp ("CUDA Op-Specific Behavior"): ops that are in none of its lists "run in the type specified by their inputs";
+softmax, norms, sums, powers and losses are listed under "can autocast to float32" and keep what they move.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from advisor.api import Category, Price
+
+# In none of the lists, and what their backward passes run.
+_FOLLOWING = (
+    *("add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "neg", "where", "masked_fill", "masked_fill_"),
+    *("relu", "relu_", "leaky_relu", "leaky_relu_", "gelu", "silu", "silu_", "sigmoid", "tanh", "hardtanh"),
+    *("threshold_backward", "leaky_relu_backward", "gelu_backward", "silu_backward", "sigmoid_backward"),
+    *("tanh_backward", "native_dropout", "native_dropout_backward", "dropout", "clone", "copy_", "constant_pad_nd"),
+)
+_OPS = tuple(f"aten::{name}" for name in _FOLLOWING)
+_SIXTEEN = ("BFloat16", "Half", "__half", "nv_bfloat16")
+# A shorter kernel takes what it takes to begin, whatever it moves.
+_MOVES_NS = 10_000
+
+
+def following_us(price: Price) -> float:
+    """Time of the elementwise kernels in fp32 that would follow products in 16 bits, µs per step.
+
+    Those of the optimizer stay: parameters are in fp32.
+    """
+    events, nesting, links = price.ops.events, price.ops.nesting, price.ops.links
+    mine = events.of(Category.KERNEL) & events.named("elementwise_kernel") & ~events.named(*_SIXTEEN)
+    kernels = np.flatnonzero(mine & links.inside & (links.launch >= 0) & (events.dur_ns >= _MOVES_NS))
+    if not len(kernels):
+        return 0.0
+    launch = links.launch[kernels]
+    follows = nesting.ancestor_of(launch, events.exactly(*_OPS)) >= 0
+    updates = nesting.ancestor_of(launch, events.named("Optimizer.step#")) >= 0
+    return price.ops.us(kernels[follows & ~updates])
