@@ -1,4 +1,4 @@
-"""The channels-last format: what it is called for volumes, and which devices need more for it, or are slower with it."""
+"""The channels-last format: what it is called for volumes, which devices need more for it, or are slower with it."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ def of_volumes(recorded: StepOps, kernels: npt.NDArray[np.int64]) -> bool:
     for kernel, inner, top in zip(kernels.tolist(), op.tolist(), outer.tolist(), strict=True):
         rank = len(sizes(dims_of(events, inner), 0)) if inner >= 0 else 0
         volume = (top >= 0 and events.text(top) in _VOLUMES) or rank == _OF_VOLUMES
-        if volume or rank or top >= 0 and events.text(top).startswith("aten::conv"):
+        if volume or rank or (top >= 0 and events.text(top).startswith("aten::conv")):
             us[volume] += int(events.dur_ns[kernel])
     return us[True] > us[False]

@@ -123,8 +123,8 @@ def _one_by_one(price: Price) -> Ints:
 def _in_waiting_loops(price: Price, syncs: Syncs | None, repeated: RepeatedOps | None) -> Ints:
     """Kernels of loops whose iterations wait for the device, forwards and backwards.
 
-    `torch.compile` breaks its graph at each read of a value ("Working with Graph Breaks"): it fuses nothing across them,
-    and without the waits (sync-in-loop) the loop goes.
+    `torch.compile` breaks its graph at each read of a value ("Working with Graph Breaks"): it fuses nothing across
+    them, and without the waits (sync-in-loop) the loop goes.
     """
     nothing = np.empty(0, np.int64)
     if syncs is None or repeated is None or not repeated.loops:

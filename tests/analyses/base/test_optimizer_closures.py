@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from advisor.api import BACKWARD, FORWARD, NEXT, OPTIMIZER, ZERO_GRAD, Breakdown, Ev, OptimizerWork, Steps, Trace, draw
 from advisor.analyses.base.step_rows import marked_by_optimizer
+from advisor.api import BACKWARD, FORWARD, NEXT, OPTIMIZER, ZERO_GRAD, Breakdown, Ev, OptimizerWork, Steps, Trace, draw
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Computed
 from advisor.trace.read.load import read_bytes
