@@ -14,7 +14,8 @@ again. A normalization written in five ops goes through memory ten times where t
 
 ## When to leave it
 Models whose shapes change all the time, which would be recompiled over and over, and models for which the device waits
-for the host anyway.
+for the host anyway. Kernels of loops whose iterations read from the device are not counted: the compiler breaks its
+graph at each read.
 """
 
 from __future__ import annotations

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
+from typing import Any
 
 import pytest
 from benchmarks.gpu.drawn_jobs import twenty_second_set, twenty_third_set
-from drawn_loops import found, report
+from drawn_loops import found, report, run
+from host_and_device import A100, Machine
 
 from advisor.model import Finding, Report
 
@@ -69,3 +71,28 @@ def test_elementwise_ops_under_autocast_move_half_of_the_bytes() -> None:
     said, _, gain_us = drawn("medsam")
     (finding,) = found(said, "fp32-matmul")
     assert gain_us <= high_us(finding) < 1.2 * gain_us
+
+
+def _layers(machine: Machine, fixed: bool, *, op: str) -> None:
+    """Products in fp32, each followed by an op that moves what it made."""
+    for _ in range(10):
+        with machine.op("aten::mm"):
+            machine.work("volta_sgemm_128x64_nn", 800)
+        with machine.op(op):
+            machine.work("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>", 400)
+
+
+V100 = {"id": 0, "name": "Tesla V100-SXM2-32GB", "computeMajor": 7, "computeMinor": 0, "numSms": 80}
+
+
+@pytest.mark.parametrize(
+    ("op", "device", "more_us"), [("aten::add", V100, 2_000), ("aten::pow", V100, 0), ("aten::add", A100, 0)]
+)
+def test_what_keeps_fp32_moves_as_many_bytes(op: str, device: dict[str, Any], more_us: float) -> None:
+    """Of 4 ms beside the products half goes where an op runs in the type of its inputs: no power, and none in TF32."""
+
+    def most_us(name: str) -> float:
+        trace = run(partial(_layers, op=name)).trace(deviceProperties=[device])
+        return high_us(found(report(trace), "fp32-matmul")[0])
+
+    assert most_us(op) - most_us("x") == pytest.approx(more_us, rel=0.05, abs=20)
