@@ -62,13 +62,16 @@ class Counting:
 
 
 def test_rules_and_analyses_do_not_walk_steps_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four times the steps take 31 % more calls: 19 a step for its name, 12 for its collective, none for its 32 ops."""
+    """Four times the steps take 31 % more calls: 19 a step for its name, 12 for its collective, none for its 32 ops.
+
+    What rules share counts for the first that asks: 31 for one that asks for both.
+    """
     monkeypatch.setattr(made_traces, "FRAMES", made_traces.FRAMES[:10])  # more steps have no more names
     calls(SHORT)  # what is computed once in a process
     short, long = calls(SHORT), calls(LONG)
     assert sum(short.values()) > 10_000, "the rules were not counted"
     growing = {rule: (long[rule] - short[rule]) / (LONG - SHORT) for rule in short}
-    assert not {rule: by for rule, by in growing.items() if by > 25}, "calls per further step"
+    assert not {rule: by for rule, by in growing.items() if by > 35}, "calls per further step"
     assert sum(long.values()) < 1.5 * sum(short.values())
 
 
