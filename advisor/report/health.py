@@ -98,7 +98,7 @@ def _stalled(trace: Trace, steps: Steps, record: RankRecord | None) -> Iterator[
     if not steps.stalls_us:
         return
     which = "a profiled step is" if len(steps.stalls_us) == 1 else f"{len(steps.stalls_us)} profiled steps are"
-    why = "while no step takes that long without the profiler"
+    why = "as steps do not differ that much without the profiler"
     if record is None:
         usual = duration(float(np.median(steps.profiled_us)))
         why = (

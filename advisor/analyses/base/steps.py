@@ -10,7 +10,7 @@ import numpy.typing as npt
 from advisor.analyses.base.cadence import Cadence, cadence
 from advisor.analyses.base.launched import Launched
 from advisor.analyses.base.lost_records import with_lost_work
-from advisor.analyses.base.odd_steps import longest_of_few, odd_steps
+from advisor.analyses.base.odd_steps import longest_of_few, odd_steps, slowed
 from advisor.analyses.base.repetition import repeated_steps
 from advisor.analyses.base.startup import Startup
 from advisor.analyses.base.step_ranges import marked_by_ranges
@@ -191,6 +191,9 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
     # Ranks of a job are compared step by step, so there all steps stay.
     if record is not None and record.world_size == 1 and pace is None:
         kept = ~_stalls(spans, record.steps)
+        unlike = slowed(record.steps)
+        if len(unlike) == len(spans):
+            kept &= ~unlike
         stalls_us = tuple(float(us) for us in (spans[~kept, 1] - spans[~kept, 0]) / 1e3)
         stalled = spans[~kept]
         spans, labels = spans[kept], tuple(label for label, keep in zip(labels, kept, strict=True) if keep)

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
+from advisor.analyses.base.odd_steps import like_the_loop
 from advisor.analyses.base.scale import before_the_window
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.module_calls import ModuleCalls
@@ -270,8 +271,8 @@ def _typical_parts(work: _Work, deprofiled: Deprofiled, record: RankRecord | Non
 
 def _typical_ratio(steps: StepTimes, part: str) -> float | None:
     """The median of a part of the step without the profiler, by that with it; None where capture timed no parts."""
-    plain, recorded = steps.unprofiled_parts_us.get(part), steps.profiled_parts_us.get(part)
-    if not plain or not recorded or not np.median(recorded):
+    plain, recorded = steps.unprofiled_parts_us.get(part), like_the_loop(steps, steps.profiled_parts_us.get(part, ()))
+    if not plain or not len(recorded) or not np.median(recorded):
         return None
     return float(np.median(before_the_window(plain, steps)) / np.median(recorded))
 

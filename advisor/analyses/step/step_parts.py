@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.analyses.base.links import Links
+from advisor.analyses.base.odd_steps import like_the_loop
 from advisor.analyses.base.scale import Scale, before_the_window, long_every
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.step.input_wait import fetch_rows
@@ -93,7 +94,7 @@ def _timed(record: RankRecord | None) -> tuple[Mapping[str, float], Mapping[str,
         return {}, {}
     every = long_every(steps) or 0
     plain = {name: typical(before_the_window(times, steps), every) for name, times in steps.unprofiled_parts_us.items()}
-    recorded = {name: float(np.mean(times)) for name, times in steps.profiled_parts_us.items()}
+    recorded = {name: float(np.mean(like_the_loop(steps, times))) for name, times in steps.profiled_parts_us.items()}
     return plain, recorded
 
 

@@ -1,0 +1,79 @@
+"""Profiled steps that something slowed which is not there without the profiler."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from advisor.analyses.base.odd_steps import like_the_loop, slowed
+from advisor.analyses.step.step_parts import StepParts
+from advisor.api import RankRecord, Steps, StepTimes
+from advisor.computed import Computed
+from advisor.trace.read.load import read_bytes
+
+ALIKE = [100.0, 102.0, 98.0, 101.0, 99.0] * 6
+
+
+def times(profiled_us: list[float], plain_us: list[float] | None = None, **more: Any) -> StepTimes:
+    return StepTimes(source="optimizer", unprofiled_us=plain_us or ALIKE, profiled_us=profiled_us, **more)
+
+
+@pytest.mark.parametrize(
+    ("profiled", "count"),
+    [
+        ([110.0] * 6 + [180.0] * 14, 14),  # from the seventh on its tensors are mapped anew in each step
+        ([110.0] * 3 + [180.0] * 4, 4),
+        ([110.0] * 2 + [180.0] * 5, 0),  # two steps are too few to stand for the loop
+        ([110.0] * 14 + [180.0] * 6, 0),  # most are as usual: bursts of other work
+        ([180.0] * 20, 0),  # all alike: it is the profiler, or the machine
+        ([110.0, 125.0, 112.0, 128.0, 118.0] * 4, 0),
+        ([110.0, 180.0, 180.0, 180.0], 0),
+    ],
+)
+def test_the_quickest_stand_for_the_loop_if_the_median_step_is_slowed(profiled: list[float], count: int) -> None:
+    assert int(slowed(times(profiled)).sum()) == count
+
+
+def test_steps_that_differ_without_the_profiler_are_the_loops_own() -> None:
+    """Batches of short and long texts."""
+    assert not slowed(times([110.0] * 6 + [180.0] * 14, [60.0, 100.0] * 20)).any()
+
+
+def test_few_steps_without_the_profiler_tell_nothing() -> None:
+    assert not slowed(times([110.0] * 6 + [180.0] * 14, ALIKE[:19])).any()
+
+
+def test_parts_of_the_step_are_means_of_the_same_steps() -> None:
+    known = times([110.0] * 6 + [180.0] * 14)
+    assert np.mean(like_the_loop(known, [10.0] * 6 + [50.0] * 14)) == 10.0
+    assert np.mean(like_the_loop(known, [10.0, 50.0])) == 30.0  # of other steps: all
+
+
+def test_slowed_steps_are_in_no_share() -> None:
+    """Four steps of 100 µs, then six of 200, each with an op that takes half of it."""
+    lengths = [100.0] * 4 + [200.0] * 6
+    starts: list[float] = np.cumsum([0.0, *lengths[:-1]]).tolist()
+    rows = [
+        row(f"ProfilerStep#{at}", "user_annotation", *one) for at, one in enumerate(zip(starts, lengths, strict=True))
+    ]
+    rows += [row("aten::mul", "cpu_op", start + 10, us / 2) for start, us in zip(starts, lengths, strict=True)]
+    profiled = {name: [0.0] * 10 for name in ("fetch", "backward", "optimizer")} | {"rest": lengths}
+    plain = {name: [us[0]] * 30 for name, us in profiled.items()}
+    recorded = times(lengths, unprofiled_parts_us=plain, profiled_parts_us=profiled)
+
+    def analysed(ranks: int) -> Computed:
+        trace = read_bytes(json.dumps({"traceEvents": rows}).encode(), "made")
+        return Computed(trace=trace, record=RankRecord(world_size=ranks, steps=recorded))
+
+    steps = analysed(1).get(Steps)
+    assert (steps.count, len(steps.stalls_us), steps.step_us) == (4, 6, 100.0)
+    rest = analysed(1).get(StepParts).parts[-1]
+    assert (rest.recorded_us, rest.plain_us) == (pytest.approx(100.0), pytest.approx(100.0))
+    assert analysed(2).get(Steps).count == 10  # ranks are compared step by step
+
+
+def row(name: str, cat: str, start: float, dur: float) -> dict[str, Any]:
+    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": dur, "args": {}}
