@@ -14,6 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
+# The median of the absolute value of a standard normal variable.
+_MEDIAN_OF_NORMAL = 0.6745
 _TABLE = Path(__file__).with_name("constants.toml")
 _KEYS = {"value", "low", "high", "unit", "what", "how", "n"}
 
@@ -93,3 +95,11 @@ def _constant(name: str, table: Mapping[str, Any]) -> Constant:
     if not low <= high or not (n == "not recorded" or (isinstance(n, int) and n > 0)):
         raise ValueError(f"constants.toml: {name} has its ends in the wrong order, or an `n` that is no count")
     return Constant(name, low, high, table["unit"], table["what"], table["how"], n if isinstance(n, int) else None)
+
+
+def runs_deviation() -> float:
+    """Relative standard deviation of the difference of the step times of two runs of one script.
+
+    It is a normal variable whose median absolute value is `runs.repeat`.
+    """
+    return constant("runs.repeat").value / _MEDIAN_OF_NORMAL

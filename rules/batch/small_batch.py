@@ -118,6 +118,7 @@ def check(
     other = passes == 1 and target > batch * added_up and mostly_launches(split, breakdown, scale)
     if other:
         low_us, high_us = 0.0, min(high_us, scale.scaled(breakdown.us("idle_launch")))
+        how += "; low: nothing, high: no more than the waits for launches, which fewer launches save as well"
     chosen = other and of == "sample" and launches_alone(batch, breakdown)
     memory_known = breakdown.on_device is False or (memory is not None and device.memory_bytes is not None)
     said = (

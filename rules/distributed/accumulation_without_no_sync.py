@@ -46,7 +46,6 @@ from advisor.api import (
     HostCommunication,
     Intervals,
     LineCosts,
-    Lines,
     NeedlessReductions,
     Price,
     Saving,
@@ -76,7 +75,7 @@ def check(
     device_side: Communication | None,
     host_side: HostCommunication | None,
     costs: LineCosts | None,
-    lines: Lines | None,
+    sites: CallSites | None,
     *,
     min_share: float = 0.03,  # of the step; it takes a few lines around the passes, not worth adding for less
 ) -> Iterator[Finding]:
@@ -102,7 +101,7 @@ def check(
             f"nothing else happens."
         ),
         saving=_saving(scale, needless.share * low_us, needless.share * high_us, breakdown.on_device),
-        where=_where(trace, costs, lines, part),
+        where=_where(costs, sites, part),
         facts={
             "passes_per_update": needless.per_update,
             "exposed_us": exposed_us,
@@ -132,7 +131,7 @@ def _saving(scale: Scale, low_us: float, high_us: float, on_device: bool) -> Sav
     return scale.saving(min(low_us, high_us), max(low_us, high_us), how)
 
 
-def _where(trace: Trace, costs: LineCosts | None, lines: Lines | None, part: str) -> tuple[Source, ...]:
+def _where(costs: LineCosts | None, sites: CallSites | None, part: str) -> tuple[Source, ...]:
     """The line of the loop that runs a pass, and down to the one that waits for the other ranks.
 
     `no_sync()` holds a forward pass and its backward pass, and the loop knows which pass is the last:
@@ -141,7 +140,7 @@ def _where(trace: Trace, costs: LineCosts | None, lines: Lines | None, part: str
     line = max(costs.lines, key=lambda line: line.parts.get(part, 0.0), default=None) if costs else None
     if line is None or not line.parts.get(part):
         return ()
-    called = CallSites.compute(trace, lines).leading_to(line.source) if lines else ()
+    called = sites.leading_to(line.source) if sites else ()
     return (*reversed(called), line.source)
 
 

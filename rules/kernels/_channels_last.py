@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Device, RankRecord, StepOps, dims_of, sizes
+from advisor.api import Device, RankRecord, StepOps, by_dims, sizes
 
 # "Tensor Attributes", torch.memory_format: channels_last is for 4-D tensors, channels_last_3d for 5-D ones.
 _OF_VOLUMES = 5
+_CONVOLUTIONS = ("aten::conv", "aten::cudnn_convolution", "aten::miopen_convolution")
 _VOLUMES = ("aten::conv3d", "aten::conv_transpose3d", "aten::slow_conv3d")
 
 # miopen_conv_suggest_memory_format in ATen/native/ConvUtils.h; some builds for ROCm 7 pass the format without it.
@@ -34,13 +35,13 @@ def of_volumes(recorded: StepOps, kernels: npt.NDArray[np.int64]) -> bool:
     """
     events, nesting, launch = recorded.events, recorded.nesting, recorded.links.launch[kernels]
     kernels, launch = kernels[launch >= 0], launch[launch >= 0]
-    named = events.named("aten::conv", "aten::cudnn_convolution", "aten::miopen_convolution", *_VOLUMES)
-    op = nesting.ancestor_of(launch, named)
-    outer = nesting.outer_op[launch]
-    us = {True: 0, False: 0}
-    for kernel, inner, top in zip(kernels.tolist(), op.tolist(), outer.tolist(), strict=True):
-        rank = len(sizes(dims_of(events, inner), 0)) if inner >= 0 else 0
-        volume = (top >= 0 and events.text(top) in _VOLUMES) or rank == _OF_VOLUMES
-        if volume or rank or (top >= 0 and events.text(top).startswith("aten::conv")):
-            us[volume] += int(events.dur_ns[kernel])
-    return us[True] > us[False]
+    op, outer = nesting.ancestor_of(launch, events.named(*_CONVOLUTIONS, *_VOLUMES)), nesting.outer_op[launch]
+    volume = (outer >= 0) & events.exactly(*_VOLUMES)[outer]
+    told = (outer >= 0) & events.named(_CONVOLUTIONS[0])[outer]
+    inside = np.flatnonzero(op >= 0)
+    if len(inside):
+        rank = by_dims(events, op[inside], lambda dims: len(sizes(dims, 0)))
+        volume[inside] |= rank == _OF_VOLUMES
+        told[inside] |= rank > 0
+    us = events.dur_ns[kernels]
+    return bool(us[volume].sum() > us[told & ~volume].sum())

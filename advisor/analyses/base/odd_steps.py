@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.analyses.base.startup import compiling
-from advisor.capture.record import StepTimes
+from advisor.capture.record import RankRecord
 from advisor.constants import constant
 from advisor.trace.events import Category, Mask, Trace
 from advisor.trace.intervals import Intervals, overlap_of_each, union
@@ -21,8 +21,8 @@ _FEW = 5
 # Dixon's test of the largest of n values, r10, at 99 % (Rorabacher, Anal. Chem. 63, 1991): its distance to the next, as
 # a share of that between the largest and the smallest. From ten values on, that of ten.
 _DISTANCE = (0.821, 0.740, 0.680, 0.634, 0.598, 0.568)
-# Un-profiled steps that tell how far steps differ, and profiled ones that have to stay.
 _SLOWED = constant("profiler.slowed").value
+# Un-profiled steps that tell how far steps differ, and profiled ones that have to stay.
 _FEW_UNPROFILED, _FEWEST = 20, 3
 # A step that changes the mean by less changes no share by more than the error that is accepted elsewhere.
 _NOTABLE = 0.05
@@ -45,20 +45,22 @@ def odd_steps(trace: Trace, spans: Intervals, lengths: Floats) -> Mask:
     return none
 
 
-def slowed(captured: StepTimes) -> Mask:
+def slowed(record: RankRecord) -> Mask:
     """Which profiled steps take far longer than the quickest of them, though un-profiled ones are alike.
 
     The profiler keeps its events in memory, and the C library may then return the memory of large tensors to the system
-    in each step and map it anew: of a window of 20 steps the last 14 had 8,192 page faults each and took 17 ms, the
-    first ones and all un-profiled ones none, and 10 ms. What such steps spend on large tensors is no saving.
+    in each step and map it again: of a window of 20 steps the last 12 had 4,096 to 10,240 page faults each and took 15
+    to 22 ms, the first 8 at most 449 and 11 to 14 ms. What such steps spend on large tensors is no saving. Ranks of a
+    job are compared step by step, so there none is.
 
     The quickest tenth stands for steps that were not slowed, the spread of un-profiled steps (from the tenth to the
     ninetieth hundredth) for how far steps differ by themselves. Only if the median step is slowed: bursts of other work
     are left to means and medians.
     """
+    captured = record.steps
     lengths, plain = np.asarray(captured.profiled_us, float), np.asarray(captured.unprofiled_us, float)
     none = np.zeros(len(lengths), bool)
-    if len(lengths) < _FEW or len(plain) < _FEW_UNPROFILED:
+    if record.world_size != 1 or len(lengths) < _FEW or len(plain) < _FEW_UNPROFILED:
         return none
     low, high = np.quantile(plain, (0.1, 0.9))
     most = _SLOWED * high / max(low, 1e-9) * np.quantile(lengths, 0.1)
@@ -66,9 +68,9 @@ def slowed(captured: StepTimes) -> Mask:
     return found if np.median(lengths) > most and (~found).sum() >= _FEWEST else none
 
 
-def like_the_loop(captured: StepTimes, times_us: Sequence[float]) -> Floats:
+def like_the_loop(record: RankRecord, times_us: Sequence[float]) -> Floats:
     """Of times of profiled steps, or of one part of each, those of steps that are not `slowed`."""
-    times, found = np.asarray(times_us, float), slowed(captured)
+    times, found = np.asarray(times_us, float), slowed(record)
     return times[~found] if len(found) == len(times) else times
 
 

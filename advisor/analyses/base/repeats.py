@@ -7,16 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.constants import constant
+from advisor.constants import constant, runs_deviation
 from advisor.model import Joint, Outcome, Saving
 
 # Steps of one block: its median is not moved by one burst of other work. Fewer blocks tell no deviation.
 _BLOCK, _FEWEST_BLOCKS = 5, 4
 # Steps differ more among themselves than runs do: by 20 % where runs differ by 7.
 _MOST = constant("runs.repeat_most").value
-# Half of all pairs of runs differ by no more than `runs.repeat`; the difference of two has twice the variance of one.
-_MEDIAN_OF_NORMAL = 0.6745
-_BETWEEN = constant("runs.repeat").value / _MEDIAN_OF_NORMAL / 2**0.5
+# The difference of two runs has twice the variance of one.
+_BETWEEN = runs_deviation() / 2**0.5
 
 
 def repeatability(times_us: Sequence[float]) -> float | None:

@@ -191,7 +191,7 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
     # Ranks of a job are compared step by step, so there all steps stay.
     if record is not None and record.world_size == 1 and pace is None:
         kept = ~_stalls(spans, record.steps)
-        unlike = slowed(record.steps)
+        unlike = slowed(record)
         if len(unlike) == len(spans):
             kept &= ~unlike
         stalls_us = tuple(float(us) for us in (spans[~kept, 1] - spans[~kept, 0]) / 1e3)

@@ -19,7 +19,7 @@ from advisor.analyses.step.deprofiled import Deprofiled, Stretch
 from advisor.analyses.step.phases import backward_rows
 from advisor.analyses.step.step_parts import BACKWARD, PartOf
 from advisor.analyses.work.forward_flops import counted_rows, operations
-from advisor.capture.record import RankRecord, StepTimes
+from advisor.capture.record import RankRecord
 from advisor.trace.events import Category, Events, Ints, Mask, Numbers, Trace
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each
 
@@ -263,15 +263,16 @@ def _typical_parts(work: _Work, deprofiled: Deprofiled, record: RankRecord | Non
         recorded_us = float(work.typical_step(lengths[None, :])[0])
         ratio = part.plain_us / part.recorded_us if part.recorded_us else 1.0
         if work.calls.alike and record is not None:
-            ratio = _typical_ratio(record.steps, part.name) or ratio
+            ratio = _typical_ratio(record, part.name) or ratio
         parts.append(replace(part, recorded_us=recorded_us, plain_us=recorded_us * ratio))
         python.append(min(python_us, recorded_us))
     return replace(deprofiled, parts=tuple(parts), python_of=tuple(python))
 
 
-def _typical_ratio(steps: StepTimes, part: str) -> float | None:
+def _typical_ratio(record: RankRecord, part: str) -> float | None:
     """The median of a part of the step without the profiler, by that with it; None where capture timed no parts."""
-    plain, recorded = steps.unprofiled_parts_us.get(part), like_the_loop(steps, steps.profiled_parts_us.get(part, ()))
+    steps = record.steps
+    plain, recorded = steps.unprofiled_parts_us.get(part), like_the_loop(record, steps.profiled_parts_us.get(part, ()))
     if not plain or not len(recorded) or not np.median(recorded):
         return None
     return float(np.median(before_the_window(plain, steps)) / np.median(recorded))

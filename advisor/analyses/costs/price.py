@@ -207,7 +207,9 @@ class Price(Struct, frozen=True, eq=False):
         on_loop = events.thread == self.ops.steps.main_thread
         for edit in edits:
             if edit.what in ("remove", "scale") and edit.factor < 1:
-                chosen = on_loop & starts_in(events.start_ns, edit.spans)
+                chosen = np.zeros(len(events), bool)
+                if len(edit.spans):
+                    chosen = on_loop & starts_in(events.start_ns, edit.spans)
                 chosen[edit.rows] = True
                 chosen = self.ops.nesting.within(chosen)
                 gone[chosen] = np.maximum(gone[chosen], 1 - edit.factor)

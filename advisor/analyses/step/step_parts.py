@@ -89,12 +89,14 @@ class StepParts:
 
 def _timed(record: RankRecord | None) -> tuple[Mapping[str, float], Mapping[str, float]]:
     """(un-profiled, profiled) µs by part; empty where not known."""
-    steps = record.steps if record else None
-    if steps is None or set(steps.unprofiled_parts_us) != set(NAMES) or set(steps.profiled_parts_us) != set(NAMES):
+    if record is None:
+        return {}, {}
+    steps = record.steps
+    if set(steps.unprofiled_parts_us) != set(NAMES) or set(steps.profiled_parts_us) != set(NAMES):
         return {}, {}
     every = long_every(steps) or 0
     plain = {name: typical(before_the_window(times, steps), every) for name, times in steps.unprofiled_parts_us.items()}
-    recorded = {name: float(np.mean(like_the_loop(steps, times))) for name, times in steps.profiled_parts_us.items()}
+    recorded = {name: float(np.mean(like_the_loop(record, times))) for name, times in steps.profiled_parts_us.items()}
     return plain, recorded
 
 

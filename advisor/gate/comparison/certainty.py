@@ -12,7 +12,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from advisor.constants import constant
+from advisor.constants import runs_deviation
 from advisor.gate.comparison.model import Change, Compared
 from advisor.gate.student import quantile
 
@@ -58,7 +58,7 @@ def _interval(first: Sequence[float], second: Sequence[float], change: float) ->
     Two runs of one script differ by a normal variable whose median absolute value is `runs.repeat`.
     """
     within = [statistics.variance(one) / len(one) for one in (first, second)]
-    between = constant("runs.repeat").value / _MEDIAN_OF_NORMAL
+    between = runs_deviation()
     total = sum(within) + between**2
     # Welch and Satterthwaite; the part from the table is of so many scripts that it adds no uncertainty of its own.
     weight = sum(part**2 / (len(one) - 1) for part, one in zip(within, (first, second), strict=True))
@@ -67,7 +67,5 @@ def _interval(first: Sequence[float], second: Sequence[float], change: float) ->
     return math.expm1(change - half), math.expm1(change + half)
 
 
-# The median of the absolute value of a standard normal variable.
-_MEDIAN_OF_NORMAL = 0.6745
 # Beyond this many degrees of freedom the quantile no longer changes in its third digit.
 _MOST_FREEDOM = 1000

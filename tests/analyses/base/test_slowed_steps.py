@@ -17,8 +17,9 @@ from advisor.trace.read.load import read_bytes
 ALIKE = [100.0, 102.0, 98.0, 101.0, 99.0] * 6
 
 
-def times(profiled_us: list[float], plain_us: list[float] | None = None, **more: Any) -> StepTimes:
-    return StepTimes(source="optimizer", unprofiled_us=plain_us or ALIKE, profiled_us=profiled_us, **more)
+def times(profiled_us: list[float], plain_us: list[float] | None = None, ranks: int = 1, **more: Any) -> RankRecord:
+    steps = StepTimes(source="optimizer", unprofiled_us=plain_us or ALIKE, profiled_us=profiled_us, **more)
+    return RankRecord(world_size=ranks, steps=steps)
 
 
 @pytest.mark.parametrize(
@@ -62,17 +63,20 @@ def test_slowed_steps_are_in_no_share() -> None:
     rows += [row("aten::mul", "cpu_op", start + 10, us / 2) for start, us in zip(starts, lengths, strict=True)]
     profiled = {name: [0.0] * 10 for name in ("fetch", "backward", "optimizer")} | {"rest": lengths}
     plain = {name: [us[0]] * 30 for name, us in profiled.items()}
-    recorded = times(lengths, unprofiled_parts_us=plain, profiled_parts_us=profiled)
 
     def analysed(ranks: int) -> Computed:
         trace = read_bytes(json.dumps({"traceEvents": rows}).encode(), "made")
-        return Computed(trace=trace, record=RankRecord(world_size=ranks, steps=recorded))
+        record = times(lengths, ranks=ranks, unprofiled_parts_us=plain, profiled_parts_us=profiled)
+        return Computed(trace=trace, record=record)
 
     steps = analysed(1).get(Steps)
     assert (steps.count, len(steps.stalls_us), steps.step_us) == (4, 6, 100.0)
     rest = analysed(1).get(StepParts).parts[-1]
     assert (rest.recorded_us, rest.plain_us) == (pytest.approx(100.0), pytest.approx(100.0))
-    assert analysed(2).get(Steps).count == 10  # ranks are compared step by step
+    # Ranks are compared step by step; what the profiler made longer is then of the same steps.
+    assert analysed(2).get(Steps).count == 10
+    rest = analysed(2).get(StepParts).parts[-1]
+    assert (rest.recorded_us, rest.plain_us) == (pytest.approx(160.0), pytest.approx(100.0))
 
 
 def row(name: str, cat: str, start: float, dur: float) -> dict[str, Any]:
