@@ -11,6 +11,7 @@ import pytest
 from capture_runs import SCRIPTS, capture
 from tiers import complete
 
+from advisor.analyses.base.steps import Steps
 from advisor.analyses.lines.lines import LinesTrace
 from advisor.capture import record
 from advisor.computed import Computed
@@ -116,9 +117,11 @@ def test_times_lie_within_each_other_and_in_the_step(run, kind: str) -> None:
     # Before torch 2.4 times are whole microseconds: which of two short ops lies in the other is not always told.
     rounded = not (rank.trace.events.dur_ns % 1000).any()
     assert 0 < found.steps <= profiled
-    # A step may be left out for other ops than the rest (a busy machine may record one without some), else none is.
+    # A step may be left out for other ops than the rest (a busy machine may record one without some), or because it is
+    # longer than others by more than un-profiled ones differ; else none is.
     usual, alike = usual_ops(run(kind))
-    assert rounded or found.steps >= alike, usual
+    slow = len(Computed(trace=rank.trace, record=rank.record).get(Steps).stalls_us)
+    assert rounded or found.steps >= alike - slow, usual
     assert all(0 < row.forward_own_us <= row.forward_us for row in rows)
     assert all(row.low_us <= row.high_us for row in rows)
     roots = [row for row in rows if row.path in ("Transformer", "Cnn", "Generator", "Critic", "Hostile")]
