@@ -76,9 +76,10 @@ def judged(result: Row) -> Row:
     row["named_first"] = bool(material) and material[0]["rule"] in names
     row["line_any"] = any(is_at(f, line) for f in found)
     row["line_first"] = bool(material) and is_at(material[0], line, places=1)
-    row["inside"] = row["wrong"] = None
+    row["inside"] = row["meets"] = row["wrong"] = None
     if promise and measured:
         row["inside"] = promise["low"] <= measured["saving"] <= promise["high"]
+        row["meets"] = promise["low"] <= measured["high"] and measured["low"] <= promise["high"]
         row["wrong"] = promise["high"] >= PROMISE and measured["saving"] <= KEPT_AT_LEAST
     row["on_fixed"] = [f for f in findings(advised.get("fixed", {})) if (f["high"] or 0.0) >= PROMISE]
     return row
@@ -104,6 +105,7 @@ def figures(rows: list[Row], healthy: list[Row]) -> list[tuple[str, str, str]]:
         ("right line, any place of any finding", part("line_any", counted), "≥ 80 %"),
         ("right line, first place of the first finding", part("line_first", counted), ""),
         ("measured inside the range promised at the line", part("inside", promised), "≥ 75 %"),
+        ("these ranges meet the interval of what was measured", part("meets", promised), ""),
         ("mean width of these ranges", f"{100 * statistics.fmean(widths):.0f} points" if widths else "none", "≤ 20"),
         ("these ranges from zero", share(sum(r["promise"]["low"] <= 0 for r in promised), len(promised)), "≤ 10 %"),
         ("first findings from zero", share(sum(f["low"] <= 0 for f in first), len(first)), "≤ 10 %"),
