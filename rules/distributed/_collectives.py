@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from advisor.api import Category, Fix, Library, Price, RankRecord, Treatment
 
-from ._libraries import HARDLY, UNDIVIDED, data_fix
+from ._libraries import HARDLY, UNDIVIDED, Kind, data_fix
 
 # From here on a step has more collectives than a large model has buckets of 25 MB (1.25 GB of gradients).
 MANY = 50
@@ -38,11 +38,13 @@ def fewer_bytes(
             f"DistributedDataParallel(model, bucket_cap_mb={bucket * 4 / 2**20:.0f}, gradient_as_bucket_view=True)",
             Treatment("ddp", {"bucket_cap_mb": round(bucket * 4 / 2**20), "gradient_as_bucket_view": True}),
         )
-    return data_fix(price.ops.trace, library, price.on_device, hidden, calls >= MANY)
+    kind: Kind = "many" if calls >= MANY else "in backward" if _in_backward(price, rows) else "other"
+    return data_fix(price.ops.trace, library, price.on_device, hidden, kind)
 
 
 # DistributedDataParallel's `bucket_cap_mb` is 25 unless it is given.
 _DEFAULT_BUCKET = 25 << 20
+
 _NODE, _COMPILED = "autograd::engine::evaluate_function", "CompiledFunctionBackward"
 # A graph beside it, such as that of a loss, or an embedding that is not compiled, has gradients of its own.
 _NEARLY = 4 / 5
@@ -61,3 +63,18 @@ def _one_backward_graph(price: Price, talks: npt.NDArray[np.int64]) -> bool:
     largest = np.zeros(steps.count)
     np.maximum.at(largest, step[step >= 0], spent[compiled[step >= 0]])
     return bool(largest.sum() > _NEARLY * spent.sum() > 0)
+
+
+def _in_backward(price: Price, talks: npt.NDArray[np.int64]) -> bool:
+    """Whether hooks launch these kernels: a loop behind the backward pass begins when the last gradient is computed."""
+    events, links, steps = price.ops.events, price.ops.links, price.ops.steps
+    launches = links.launch[talks]
+    talks, launches = talks[launches >= 0], launches[launches >= 0]
+    nodes = np.flatnonzero(events.named(_NODE))
+    step = steps.step_of(events.start_ns[nodes])
+    last = np.full(steps.count, np.iinfo(np.int64).min)
+    np.maximum.at(last, step[step >= 0], events.start_ns[nodes[step >= 0]])
+    mine = steps.step_of(events.start_ns[launches])
+    before = (mine >= 0) & (events.start_ns[launches] < last[mine])
+    spent = events.dur_ns[talks]
+    return bool(spent[before].sum() > HARDLY * spent.sum() > 0)

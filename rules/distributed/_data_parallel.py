@@ -24,7 +24,7 @@ from advisor.api import (
 )
 
 from ._collectives import MANY, fewer_bytes
-from ._libraries import UNDIVIDED
+from ._libraries import BF16_HOOK, UNDIVIDED
 from ._parallel_kinds import message
 from .waiting._late_ranks import Late, instead
 
@@ -82,8 +82,10 @@ def data_finding(
     late = Late.of(price, side.rows)
     late_us = min(late.us, exposed_us)
     sent_us = exposed_us - late_us
-    # What is still exposed can hide behind computation that communication does not cover yet.
-    room_us = computing_us(breakdown) - hidden_us
+    fix = fewer_bytes(price, record, library, side.rows, (side.calls, side.bytes, hidden))
+    # What is still exposed can hide behind computation that communication does not cover yet; but a reducer hides all
+    # that it can already, and half of its bytes are half of its time.
+    room_us = side.us / 2 if fix is BF16_HOOK else computing_us(breakdown) - hidden_us
     # Half the bytes, or only every second step: half of the time, whatever computation can hide.
     high_us = min(sent_us, max(room_us, merged_us, sent_us / 2))
     saving = scale.saving(
@@ -92,7 +94,10 @@ def data_finding(
         "low: start-up time that buckets of 25 MB save; high: what can overlap with computation, or half of it all",
     )
     if breakdown.on_device:
-        saving = _replayed(saving, price, side, sent_us, (min(merged_us, high_us), high_us))
+        ways, bound_us = [edits.scale(side.rows, 0.5)], high_us
+        if fix is not BF16_HOOK:
+            ways, bound_us = [edits.move(side.rows), *ways], sent_us
+        saving = _replayed(saving, price, side, ways, (min(merged_us, high_us), bound_us))
     said = message(
         price,
         exposed_us,
@@ -102,7 +107,6 @@ def data_finding(
         " between data-parallel ranks" if mixed else "",
         f", by {library.said}" if library.name != "ddp" else "",
     )
-    fix = fewer_bytes(price, record, library, side.rows, (side.calls, side.bytes, hidden))
     found = Finding(
         message=said,
         saving=saving,
@@ -131,10 +135,12 @@ def computing_us(breakdown: Breakdown) -> float:
     return breakdown.us("compute") if breakdown.on_device else breakdown.us("forward") + breakdown.us("backward")
 
 
-def _replayed(modelled: Saving, price: Price, side: Side, exposed_us: float, model_us: tuple[float, float]) -> Saving:
-    """The step replayed with the collectives in buckets, and beside the computation or with half of their bytes.
+def _replayed(
+    modelled: Saving, price: Price, side: Side, ways: list[edits.Edit], bounds_us: tuple[float, float]
+) -> Saving:
+    """The step replayed with the collectives in buckets, and changed in the way that saves most.
 
-    Where that hardly shortens the step, something else would set the pace at once, and the range begins at nothing.
+    bounds_us: (what buckets save at least, what any change saves at most). Where that hardly shortens the step, something else would set the pace at once, and the range begins at nothing.
     """
     buckets = max(1.0, (side.bytes or 0.0) / _BUCKET_BYTES)
     merged = []
@@ -148,10 +154,10 @@ def _replayed(modelled: Saving, price: Price, side: Side, exposed_us: float, mod
                 [*merged, other],
                 ("exposed_communication",),
                 modelled.how,
-                model_us=model_us,
-                bound_us=exposed_us,
+                model_us=(bounds_us[0], modelled.high_us),
+                bound_us=bounds_us[1],
             )
-            for other in (edits.move(side.rows), edits.scale(side.rows, 0.5))
+            for other in ways
         ),
         key=lambda saving: saving.high_us,
     )

@@ -28,7 +28,7 @@ Where each line is documented:
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 from advisor.api import Fix, Library, RankRecord, Trace
 
@@ -70,6 +70,13 @@ USE_DDP = Fix(
     "numerics",
     "for p in model.parameters():\n    dist.all_reduce(p.grad)",
     "model = DistributedDataParallel(model, gradient_as_bucket_view=True)  # averages gradients over the ranks",
+)
+BESIDE_BACKWARD = Fix(
+    "Let reductions run beside the backward pass instead of waiting for each of them",
+    "exact",
+    "dist.all_reduce(bucket)",
+    "works.append(dist.all_reduce(bucket, async_op=True))  # before optimizer.step(): for work in works: work.wait()\n"
+    '# DeepSpeed, ZeRO 1 and 2: "overlap_comm": true;  Megatron: --overlap-grad-reduce',
 )
 KEEP_PARAMETERS = Fix(
     "Set `reshard_after_forward=False` to keep parameters for the backward pass",
@@ -170,24 +177,28 @@ _QUANTIZED = Fix(
 )
 
 
-def data_fix(trace: Trace, library: Library, on_device: bool, hidden: float, many: bool) -> Fix | None:
+def data_fix(trace: Trace, library: Library, on_device: bool, hidden: float, kind: Kind) -> Fix | None:
     """What makes reductions of gradients shorter; None where nobody knows who does them.
 
-    hidden: the share of their time that computation covers;  many: far more collectives than buckets
+    hidden: the share of their time that computation covers
     """
     if library.name == "deepspeed":
         return _GATHER_ONCE if _only_gathers(trace) else _DEEPSPEED
     if library.name == "megatron":
         return _MEGATRON
     if library.name != "ddp":
+        if kind == "in backward" and hidden < HARDLY:
+            return BESIDE_BACKWARD
         # Reductions after the backward pass, or one for each parameter, are a loop of the script.
-        return USE_DDP if many or hidden < HARDLY else None
+        return USE_DDP if kind == "many" or hidden < HARDLY else None
     # Host-side backends do not all add up bf16.
     return ACCUMULATE_DDP if not on_device or in_16_bit(trace) else BF16_HOOK
 
 
-# Reductions that computation covers so little of start when it is over.
+# Computation covers so little of reductions that start when it is over, or that it waits for.
 HARDLY = 0.05
+# many: far more collectives than buckets;  in backward: some are launched while gradients are computed, by hooks
+Kind = Literal["many", "in backward", "other"]
 
 
 def sharded_fix(trace: Trace, library: Library, record: RankRecord | None, as_one: bool) -> tuple[Fix | None, float]:
