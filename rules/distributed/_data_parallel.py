@@ -140,7 +140,8 @@ def _replayed(
 ) -> Saving:
     """The step replayed with the collectives in buckets, and changed in the way that saves most.
 
-    bounds_us: (what buckets save at least, what any change saves at most). Where that hardly shortens the step, something else would set the pace at once, and the range begins at nothing.
+    bounds_us: (what buckets save at least, what any change saves at most). Where that hardly shortens the step,
+    something else would set the pace at once, and the range begins at nothing.
     """
     buckets = max(1.0, (side.bytes or 0.0) / _BUCKET_BYTES)
     merged = []
