@@ -98,6 +98,8 @@ from advisor.analyses.work.operands import (
 )
 from advisor.analyses.work.sixteen_bits import in_sixteen_bits
 from advisor.analyses.work.timing_runs import TimingRuns
+from advisor.arrays import Floats, Ints
+from advisor.arrays import Mask as RowMask  # `Mask` is that of attention
 from advisor.computed import Missing
 from advisor.ranks.matching import Meetings
 from advisor.ranks.point_to_point import Passes
@@ -138,6 +140,7 @@ __all__ = [
     "EvaluationCalls",
     "Events",
     "Exchanges",
+    "Floats",
     "Gap",
     "GpuBusy",
     "GpuIdle",
@@ -148,6 +151,7 @@ __all__ = [
     "IdleGroup",
     "InputWaits",
     "Intervals",
+    "Ints",
     "JudgedSteps",
     "KernelWork",
     "KindOfTalk",
@@ -193,6 +197,7 @@ __all__ = [
     "RepeatedOps",
     "Replay",
     "Reused",
+    "RowMask",
     "SampledLoop",
     "SampledLoops",
     "Scale",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.ranks.rank_facts import RankFacts
@@ -103,5 +102,5 @@ def _of(facts: Sequence[RankFacts], source: int, target: int, sends: Ints, takes
     )
 
 
-def _exposed_us(one: RankFacts, start_ns: npt.NDArray[np.int64], end_ns: npt.NDArray[np.int64]) -> float:
+def _exposed_us(one: RankFacts, start_ns: Ints, end_ns: Ints) -> float:
     return total(intersect(union(start_ns, end_ns), one.exposed)) / 1e3 / max(len(one.labels), 1)

@@ -15,8 +15,8 @@ from advisor.model import Source
 from advisor.ranks import matching
 from advisor.ranks.matching import Meetings
 from advisor.ranks.point_to_point import Passes, passes
-from advisor.ranks.rank_facts import Floats, RankFacts
-from advisor.trace.events import Ints
+from advisor.ranks.rank_facts import RankFacts
+from advisor.trace.events import Floats, Ints
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each, union
 
 

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import Events, ObservedOps, Price, dims_of, sizes, starts_in
-
-from ._equivalent import Ints
+from advisor.api import Events, Ints, ObservedOps, Price, dims_of, sizes, starts_in
 
 _NODE = "autograd::engine::evaluate_function: CatBackward"
 _COPIES = ("aten::clone", "aten::contiguous", "aten::copy_")

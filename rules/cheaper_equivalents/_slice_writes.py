@@ -9,9 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import Events, backward_passes, dims_of, sizes
-
-from ._equivalent import Ints
+from advisor.api import Events, Ints, backward_passes, dims_of, sizes
 
 Shape = tuple[int, ...]
 WRITE = "torch::autograd::CopySlices"

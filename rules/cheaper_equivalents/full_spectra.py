@@ -32,6 +32,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Price,
     StepOps,
@@ -44,7 +45,7 @@ from advisor.api import (
 
 from ..shared._examples import node, two_steps
 from ..shared._words import often
-from ._equivalent import Equivalent, Ints, worth
+from ._equivalent import Equivalent, worth
 
 _FORWARD = tuple(f"aten::fft_{name}" for name in ("fft", "fft2", "fftn"))
 _INVERSE = tuple(f"aten::fft_{name}" for name in ("ifft", "ifft2", "ifftn"))

@@ -29,6 +29,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Price,
     StepOps,
@@ -40,7 +41,7 @@ from advisor.api import (
 
 from ..shared._examples import node, op, two_steps
 from ..shared._words import often
-from ._equivalent import Equivalent, Ints, worth
+from ._equivalent import Equivalent, worth
 
 # The share of the written-out form's time, forward and backward, that `F.gelu` saved.
 _SAVED = {

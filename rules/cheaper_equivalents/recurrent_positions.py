@@ -32,6 +32,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     LineCosts,
     Lines,
     Price,
@@ -45,7 +46,7 @@ from advisor.api import (
 
 from ..shared._examples import node, observed, op, two_steps
 from ..shared._words import count, often
-from ._equivalent import Equivalent, Ints, rows_of, worth
+from ._equivalent import Equivalent, rows_of, worth
 
 _LAYERS = {"aten::gru": "GRU", "aten::lstm": "LSTM", "aten::rnn_tanh": "RNN", "aten::rnn_relu": "RNN"}
 _SAVED = {

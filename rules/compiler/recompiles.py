@@ -23,9 +23,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-import numpy.typing as npt
-
 from advisor.api import (
     BACKWARD,
     FORWARD,
@@ -35,6 +32,7 @@ from advisor.api import (
     Finding,
     Missing,
     RankRecord,
+    RowMask,
     Scale,
     Source,
     Steps,
@@ -113,7 +111,7 @@ def _per_step(trace: Trace, steps: Steps, name: str) -> float:
 def _still_compiling(
     trace: Trace,
     steps: Steps,
-    compiled: npt.NDArray[np.bool_],
+    compiled: RowMask,
     known: list[Recompile],
 ) -> Finding:
     events = trace.events

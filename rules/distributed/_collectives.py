@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Category, Fix, Library, Price, RankRecord, Treatment
+from advisor.api import Category, Fix, Ints, Library, Price, RankRecord, Treatment
 
 from ._libraries import HARDLY, UNDIVIDED, data_fix
 
@@ -17,7 +16,7 @@ def fewer_bytes(
     price: Price,
     record: RankRecord | None,
     library: Library,
-    rows: npt.NDArray[np.int64],
+    rows: Ints,
     talk: tuple[float, float | None, float],
 ) -> Fix | None:
     """What makes the communication of this step shorter: overlap, fewer collectives, larger buckets, fewer bytes.
@@ -48,7 +47,7 @@ _NODE, _COMPILED = "autograd::engine::evaluate_function", "CompiledFunctionBackw
 _NEARLY = 4 / 5
 
 
-def _one_backward_graph(price: Price, talks: npt.NDArray[np.int64]) -> bool:
+def _one_backward_graph(price: Price, talks: Ints) -> bool:
     """Whether one compiled node launches nearly all of a backward pass: autograd calls hooks when it ends."""
     events, links, steps = price.ops.events, price.ops.links, price.ops.steps
     kernels = np.flatnonzero(events.of(Category.KERNEL) & links.inside & (links.launch >= 0))

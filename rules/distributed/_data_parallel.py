@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     Breakdown,
@@ -15,6 +14,7 @@ from advisor.api import (
     Exchanges,
     Finding,
     HostCommunication,
+    Ints,
     Parallelism,
     Price,
     RankRecord,
@@ -36,7 +36,7 @@ _BUCKET_BYTES = 25e6
 class Side:
     """Communication of data-parallel ranks: µs, calls and bytes per step; bytes None where not stated."""
 
-    rows: npt.NDArray[np.int64]
+    rows: Ints
     us: float
     calls: float
     bytes: float | None

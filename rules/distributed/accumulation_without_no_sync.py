@@ -25,7 +25,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     ALLREDUCE,
@@ -45,6 +44,7 @@ from advisor.api import (
     Fix,
     HostCommunication,
     Intervals,
+    Ints,
     LineCosts,
     NeedlessReductions,
     Price,
@@ -113,7 +113,7 @@ def check(
 
 
 def _on_host(
-    trace: Trace, steps: Steps, copies: npt.NDArray[np.int64], exposed_us: float, talk: HostCommunication | None
+    trace: Trace, steps: Steps, copies: Ints, exposed_us: float, talk: HostCommunication | None
 ) -> tuple[float, float]:
     """What nothing hides, and all of it, with the copies of gradients: µs per step."""
     copying = union(trace.events.start_ns[copies], trace.events.end_ns[copies])

@@ -32,7 +32,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -44,9 +43,11 @@ from advisor.api import (
     Exchanges,
     Finding,
     Fix,
+    Ints,
     KindOfTalk,
     Price,
     RankRecord,
+    RowMask,
     Saving,
     Source,
     Treatment,
@@ -110,7 +111,7 @@ def check(
     )
 
 
-def _packing(price: Price, kind: KindOfTalk) -> npt.NDArray[np.int64]:
+def _packing(price: Price, kind: KindOfTalk) -> Ints:
     """The ops that join the buffers to one message before each broadcast, and copy them back after it."""
     rows, events = price.ops.outermost, price.ops.events
     joins, copies = events.exactly(*_JOINS)[rows], events.exactly(*_COPIES)[rows]
@@ -120,7 +121,7 @@ def _packing(price: Price, kind: KindOfTalk) -> npt.NDArray[np.int64]:
     return rows[np.array(sorted(found), np.int64)]
 
 
-def _ends_of_packing(price: Price, packing: npt.NDArray[np.int64]) -> tuple[float, float]:
+def _ends_of_packing(price: Price, packing: Ints) -> tuple[float, float]:
     """(as in the fastest 10 % of the steps, as recorded) µs per step of these ops."""
     recorded_us = price.spent_us(packing)
     if price.on_device or not len(packing):
@@ -130,7 +131,7 @@ def _ends_of_packing(price: Price, packing: npt.NDArray[np.int64]) -> tuple[floa
     return min(float(np.quantile(in_step, 0.1)), recorded_us), recorded_us
 
 
-def _run(chosen: npt.NDArray[np.bool_], first: int, by: int) -> Iterator[int]:
+def _run(chosen: RowMask, first: int, by: int) -> Iterator[int]:
     """The places from `first` on, in one direction, that are chosen without a gap."""
     at = first
     while 0 <= at < len(chosen) and chosen[at]:
@@ -138,9 +139,7 @@ def _run(chosen: npt.NDArray[np.bool_], first: int, by: int) -> Iterator[int]:
         at += by
 
 
-def _saving(
-    price: Price, kind: KindOfTalk, packing: npt.NDArray[np.int64], ends_us: tuple[float, float], late: float
-) -> Saving:
+def _saving(price: Price, kind: KindOfTalk, packing: Ints, ends_us: tuple[float, float], late: float) -> Saving:
     """late: the share of the broadcasts' time in which a rank waits for another one."""
     if not price.on_device:
         return price.scale.saving(*ends_us, _HOW, "measured")

@@ -29,7 +29,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -42,6 +41,7 @@ from advisor.api import (
     Finding,
     Fix,
     GpuBusy,
+    Ints,
     Missing,
     Price,
     RankRecord,
@@ -114,14 +114,14 @@ def check(
     )
 
 
-def _exposed_us(price: Price, communication: Communication, rows: npt.NDArray[np.int64]) -> float:
+def _exposed_us(price: Price, communication: Communication, rows: Ints) -> float:
     """Recorded µs per step in which the device runs these and nothing else."""
     events = price.ops.events
     spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), communication.exposed)
     return price.breakdown.us_in("exposed_communication", spans)
 
 
-def _queued_behind(price: Price, communication: Communication, late: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _queued_behind(price: Price, communication: Communication, late: Ints) -> Ints:
     """The collectives at whose end these gathers begin, on the same stream: gradients of the layer before."""
     events = price.ops.events
     rows = np.flatnonzero(communication.rows & price.ops.trace.device_work)
@@ -129,11 +129,11 @@ def _queued_behind(price: Price, communication: Communication, late: npt.NDArray
     first, then = rows[:-1], rows[1:]
     same = (events.stream[first] == events.stream[then]) & (events.device[first] == events.device[then])
     at_once = events.start_ns[then] - events.end_ns[first] < _AT_ONCE_NS
-    queued: npt.NDArray[np.int64] = first[same & at_once & np.isin(then, late)]
+    queued: Ints = first[same & at_once & np.isin(then, late)]
     return queued
 
 
-def _backward(price: Price, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], tuple[str, str] | None]:
+def _backward(price: Price, rows: Ints) -> tuple[Ints, tuple[str, str] | None]:
     """Gathers that hooks of the backward pass launch late, and what that says of prefetching there; None if nothing.
 
     A hook gathers its own layer, unless that was prefetched; a second gather in it prefetches, whatever its range.
@@ -149,7 +149,7 @@ def _backward(price: Price, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np
     return hooked, _LATE[None] if alone and several else None
 
 
-def _awaited(price: Price, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _awaited(price: Price, rows: Ints) -> Ints:
     """Those that began as soon as the host had launched them: an earlier launch would have let them begin earlier."""
     events, launch = price.ops.events, price.ops.links.launch[rows]
     waited_ns = events.start_ns[rows] - events.end_ns[np.maximum(launch, 0)]

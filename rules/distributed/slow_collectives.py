@@ -26,7 +26,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
@@ -40,6 +39,8 @@ from advisor.api import (
     Ev,
     Example,
     Finding,
+    Floats,
+    Ints,
     Meetings,
     Ranks,
     draw,
@@ -120,7 +121,7 @@ def _on_one_host(ranks: Ranks) -> bool:
     return record is not None and record.local_world_size == ranks.world_size
 
 
-def _alike(meeting: Meetings) -> dict[tuple[str, int], npt.NDArray[np.int64]]:
+def _alike(meeting: Meetings) -> dict[tuple[str, int], Ints]:
     """Collectives of one kind and size: (kind, elements) -> rows."""
     found: dict[tuple[str, int], list[int]] = defaultdict(list)
     for row, kind in enumerate(meeting.kind):
@@ -128,11 +129,11 @@ def _alike(meeting: Meetings) -> dict[tuple[str, int], npt.NDArray[np.int64]]:
     return {key: np.array(rows, np.int64) for key, rows in found.items()}
 
 
-def _sent_us(meeting: Meetings, late: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _sent_us(meeting: Meetings, late: Floats) -> Floats:
     """µs of each collective that no rank spends alone: from the last rank's coming until the first has left."""
     spent = (meeting.end_ns - meeting.start_ns) / 1e3
     waited = late.max(axis=1, keepdims=True) - late
-    sent: npt.NDArray[np.float64] = np.maximum(spent - waited, 0.0).min(axis=1)
+    sent: Floats = np.maximum(spent - waited, 0.0).min(axis=1)
     return sent
 
 

@@ -26,7 +26,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
@@ -37,6 +36,8 @@ from advisor.api import (
     Drawing,
     Example,
     Finding,
+    Floats,
+    Ints,
     Ranks,
     Saving,
     Waiting,
@@ -142,7 +143,7 @@ def _late(ranks: Ranks, waiting: Waiting) -> _Late | None:
     return _Late(position, times / len(last), often, float(lead.mean()), excess_us, few)
 
 
-def _last_of_meetings(ranks: Ranks, waiting: Waiting) -> npt.NDArray[np.int64]:
+def _last_of_meetings(ranks: Ranks, waiting: Waiting) -> Ints:
     """The last rank at each collective that all ranks join."""
     found = [
         np.asarray(meeting.ranks)[late.argmax(axis=1)]
@@ -174,7 +175,7 @@ def _facts(ranks: Ranks, waiting: Waiting, late: _Late) -> dict[str, object]:
     }
 
 
-def _late_at(us: npt.NDArray[np.float64], column: int) -> bool:
+def _late_at(us: Floats, column: int) -> bool:
     return bool((us.argmax(axis=1) == column).mean() >= _OFTEN)
 
 

@@ -14,7 +14,6 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import structs
 
 from advisor.api import (
@@ -28,7 +27,9 @@ from advisor.api import (
     Events,
     Example,
     Fix,
+    Ints,
     Price,
+    RowMask,
     SyncSite,
     draw,
     edits,
@@ -39,9 +40,6 @@ from advisor.api import (
 from ..shared._examples import op
 from ..shared._listed import idle_before
 from ._waits import READS, Wait
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 def _aten(names: str) -> tuple[str, ...]:
@@ -136,23 +134,23 @@ def _asked_by(site: SyncSite, price: Price) -> Ints:
     return found
 
 
-def _checks(events: Events, outer: Ints) -> Mask:
+def _checks(events: Events, outer: Ints) -> RowMask:
     """Which of these ops read whether a comparison holds, for all of its elements or for any."""
     torch, asks, compares, joins, valid, themselves = (
         events.exactly(*names)[outer] for names in ((_OF_TORCH,), _ASKS, _COMPARES, _JOINS, _VALID, _READ_THEMSELVES)
     )
     while (more := joins & _before(compares) & ~compares).any():
         compares |= more
-    found: Mask = themselves | _before(valid | torch | (asks & _before(compares)))
+    found: RowMask = themselves | _before(valid | torch | (asks & _before(compares)))
     return found
 
 
-def _before(found: Mask) -> Mask:
+def _before(found: RowMask) -> RowMask:
     """Which places have one of these directly before them."""
     return np.concatenate(([False], found[:-1]))
 
 
-def _of_distributions(events: Events, outer: Ints, at: Ints) -> Mask:
+def _of_distributions(events: Events, outer: Ints, at: Ints) -> RowMask:
     """Which of these checks are those of torch.distributions.
 
     It asks by an op of its own, or in its frames. Else a mean is real, as it equals itself, and the next thing that is
@@ -167,7 +165,7 @@ def _of_distributions(events: Events, outer: Ints, at: Ints) -> Mask:
     orders = events.exactly(*_ORDERS)[outer[asked]]
     after = np.concatenate((np.diff(at) == _LONG, [False]))[: len(at)]
     pair = real & after & np.append(orders[1:], False)
-    found: Mask = within | own | pair | _before(pair)
+    found: RowMask = within | own | pair | _before(pair)
     return found
 
 

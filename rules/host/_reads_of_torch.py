@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     D2H_PAGEABLE,
@@ -16,6 +15,7 @@ from advisor.api import (
     Ev,
     Example,
     Fix,
+    Ints,
     OptimizerWork,
     Price,
     SyncSite,
@@ -27,8 +27,6 @@ from advisor.api import (
 
 from ..shared._torch_optimizers import has_fused
 from ._waits import READS
-
-Ints = npt.NDArray[np.int64]
 
 _CHECK = "_amp_foreach_non_finite_check_and_unscale_"
 _NODE = "autograd::engine::evaluate_function"

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
     Category,
     GpuBusy,
+    Ints,
     Lines,
     Price,
     RepeatedOps,
@@ -32,8 +32,6 @@ from advisor.api import (
 from ..shared._allocator import allocator_calls
 from ..shared._small_copies import told_as_small
 from ._exchange_sizes import sizes_of_exchange
-
-Ints = npt.NDArray[np.int64]
 
 # A batch, too, is fetched earlier where the host is ahead.
 IDLE = ("idle_sync", "idle_launch", "idle_host", "idle_input")

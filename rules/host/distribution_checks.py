@@ -24,7 +24,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -37,6 +36,7 @@ from advisor.api import (
     Events,
     Example,
     Finding,
+    Ints,
     Lines,
     Price,
     draw,
@@ -47,8 +47,6 @@ from ..shared._places import place
 from ..shared._runs_of_ops import lines_of, spent_in
 from ..shared._words import each_step, plural
 from ._checked_values import UNCHECKED
-
-Ints = npt.NDArray[np.int64]
 
 _ASKS = "aten::_is_all_true"
 # What reads the answer: the next op.

@@ -31,7 +31,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -48,6 +47,7 @@ from advisor.api import (
     GpuIdle,
     IdleGroup,
     Intervals,
+    Ints,
     OptimizerWork,
     Price,
     Saving,
@@ -75,7 +75,6 @@ from .threads._standing_still import STANDING_STILL, standing_still
 
 CONFIRMED = "real trace: TimeSformer inference on an H100, 217 ms of preprocessing before the first kernel"
 
-Ints = npt.NDArray[np.int64]
 # More than the three largest places is a profile, not advice.
 _PLACES = 3
 # Work of the host in more pieces a step alternates with that of the device, as where weights are sent one by one: each

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
@@ -22,7 +21,9 @@ from advisor.api import (
     Finding,
     Fix,
     InputWaits,
+    Ints,
     LineCosts,
+    RowMask,
     Source,
     StepOps,
     callers_above,
@@ -35,8 +36,6 @@ from ..shared._places import first_of, place
 from ..shared._words import count, percent
 from ._loader import Seen
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 _Place = tuple[str, int]
 
 # Ops that make a tensor smaller: one that comes after others on the whole tensor could have come before them.
@@ -154,7 +153,7 @@ def full_size(ops: StepOps, waits: InputWaits, size: int) -> FullSize | None:
     return FullSize(rows[works], rows[last], min(spent, 1.0), (whole / top, left / top), top)
 
 
-def _shrunk(most: Ints, cuts: Mask, whole: int) -> list[int]:
+def _shrunk(most: Ints, cuts: RowMask, whole: int) -> list[int]:
     """The last op of each run of those that cut a large tensor, if the next op on a sample has half of its numbers."""
     found = []
     ends = np.flatnonzero(cuts & ~np.append(cuts[1:], False))

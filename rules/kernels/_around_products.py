@@ -16,7 +16,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     FORWARD,
@@ -28,6 +27,7 @@ from advisor.api import (
     Events,
     Example,
     Fix,
+    Ints,
     KernelWork,
     Price,
     StepOps,
@@ -40,8 +40,6 @@ from advisor.api import (
 )
 
 from ..shared._examples import node, op
-
-Ints = npt.NDArray[np.int64]
 
 # A fused backward pass has five products where autograd has four: it computes the scores again (FlashAttention-2,
 # algorithm 2).

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
     Events,
+    Ints,
     Links,
     Nesting,
     Price,
+    RowMask,
     Saving,
     StepOps,
     Steps,
@@ -24,9 +25,6 @@ from advisor.api import (
 )
 
 from ..shared._roofline import saved_us, scaled
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 SOFTMAX = ("aten::_softmax", "aten::_safe_softmax")
 # Least share of the softmax that fused attention saves.
@@ -116,7 +114,7 @@ def _fused_on_device(
     return replace(saving, low_us=min(saving.low_us, price.scale.scaled(least_us)))
 
 
-def _is_softmax(events: Events, nesting: Nesting, rows: Ints) -> Mask:
+def _is_softmax(events: Events, nesting: Nesting, rows: Ints) -> RowMask:
     """Which of these outermost ops hold a softmax."""
     return np.isin(rows, nesting.outer_op[np.flatnonzero(events.exactly(*SOFTMAX))])
 

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Device, Ev, Events, Example, Finding, Fix, Price, Settings, StepOps, draw
+from advisor.api import Device, Ev, Events, Example, Finding, Fix, Ints, Price, RowMask, Settings, StepOps, draw
 
 from ..shared._places import set_at
 from ..shared._words import each_step
@@ -81,7 +81,7 @@ _CHANNELS_LAST = Fix(
 )
 
 
-def _inside(recorded: StepOps, found: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+def _inside(recorded: StepOps, found: RowMask) -> Ints:
     """These ops of the profiled steps."""
     return np.flatnonzero(found & (recorded.steps.step_of(recorded.events.start_ns) >= 0))
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -35,6 +34,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     KernelWork,
     Lines,
     Missing,
@@ -49,7 +49,7 @@ from ..shared._words import count, each_step, percent, plural
 # A trace of an MI300X holds the fault (batch normalisation in 64 blocks for 304 multiprocessors, 2 % of the memory's
 # rate), but its steps wait for communication, so that the replay gives back 1.3 % and the rule stays silent.
 
-Rows = npt.NDArray[np.int64]
+Rows = Ints
 
 
 def check(

@@ -27,7 +27,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
@@ -38,6 +37,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Links,
     Missing,
@@ -55,7 +55,6 @@ from ..shared._places import set_at
 from ..shared._words import count, each_step, plural
 from ._autotuned import Autotuned, autotuned
 
-Ints = npt.NDArray[np.int64]
 _CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
 # A convolution is one to three kernels with its transposes; cuDNN has seven algorithms and more to try.
 _TRIES = 4

@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
@@ -35,6 +34,7 @@ from advisor.api import (
     Events,
     Example,
     Finding,
+    Ints,
     Links,
     Missing,
     Nesting,
@@ -55,7 +55,6 @@ from advisor.api import (
 from ..shared._roofline import scaled
 from ..shared._words import percent
 
-Ints = npt.NDArray[np.int64]
 # Fewer calls say little about what is usual; shorter kernels are mostly start and end.
 _CALLS = 10
 _LEAST_NS = 20_000

@@ -32,7 +32,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -42,6 +41,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     KernelWork,
     Lines,
     Nesting,
@@ -58,9 +58,6 @@ from ._around_products import NO_WEIGHTS, OF_THE_MODULE, head_means, means_are_u
 from ._attention_cost import Around, cost_of, fused
 from ._attention_words import in_transformers
 from ._attentions import attentions, lines_of_pattern
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 CONFIRMED = "real trace: TimeSformer with attention op by op on an H100; measured pairs on a CPU"
 

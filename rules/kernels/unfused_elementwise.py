@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     ELEMENTWISE,
@@ -36,6 +35,7 @@ from advisor.api import (
     Finding,
     Fix,
     GpuBusy,
+    Ints,
     Links,
     Price,
     RepeatedOps,
@@ -60,7 +60,6 @@ CONFIRMED = "real traces: Qwen generation on an H100, 60 % of its work in such k
 # PyTorch names its own kernels so in every version seen; fills are made elsewhere and come for their own reasons.
 _SMALL_WORK = ("elementwise_kernel", "reduce_kernel")
 _FILLS = ("FillFunctor",)
-Ints = npt.NDArray[np.int64]
 
 
 def check(

@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     FORWARD,
@@ -32,6 +31,7 @@ from advisor.api import (
     Finding,
     Fix,
     GpuBusy,
+    Ints,
     Missing,
     Scale,
     Settings,
@@ -94,7 +94,7 @@ def check(
     )
 
 
-def _same_in_each_step(recorded: StepOps, rows: npt.NDArray[np.int64]) -> bool:
+def _same_in_each_step(recorded: StepOps, rows: Ints) -> bool:
     """Whether every step has the same shapes; unknown shapes are not the same."""
     dims = recorded.events.dims[rows]
     if (dims < 0).any():

@@ -24,7 +24,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     Calibration,
@@ -34,6 +33,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Price,
     RankRecord,
@@ -50,8 +50,6 @@ from advisor.api import (
 
 from ..shared._places import first_line, set_at
 from ..shared._words import each_step
-
-Ints = npt.NDArray[np.int64]
 
 _CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
 _WITHOUT = (

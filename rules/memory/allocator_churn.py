@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     FORWARD,
@@ -34,6 +33,7 @@ from advisor.api import (
     Finding,
     Fix,
     GpuBusy,
+    Ints,
     Lines,
     Price,
     RankRecord,
@@ -80,7 +80,7 @@ def _meanwhile(price: Price, found: DriverCalls) -> str:
     return f"the GPU is idle for {duration(found.idle_us)} of each step ({share}) during calls"
 
 
-def _fix(price: Price, freeing: npt.NDArray[np.int64], record: RankRecord | None) -> Fix:
+def _fix(price: Price, freeing: Ints, record: RankRecord | None) -> Fix:
     """What ends these calls: retries of a full device free and allocate as `empty_cache()` does.
 
     An allocation that fails frees what is cached within the op that asked for memory; `empty_cache()` is in no op.

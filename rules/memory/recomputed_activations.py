@@ -24,7 +24,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     AUTOGRAD_NODE,
@@ -38,10 +37,12 @@ from advisor.api import (
     Finding,
     Fix,
     Intervals,
+    Ints,
     Nesting,
     PeakMemory,
     Price,
     RankRecord,
+    RowMask,
     StepOps,
     Steps,
     Trace,
@@ -141,7 +142,7 @@ def check(
     )
 
 
-def _recomputed(trace: Trace, nesting: Nesting) -> npt.NDArray[np.bool_]:
+def _recomputed(trace: Trace, nesting: Nesting) -> RowMask:
     """Ops that autograd recorded although they ran inside a backward op: those of a forward pass in the wrong place.
 
     Derivatives that are differentiated themselves (a gradient penalty) are recorded too, but they are products and
@@ -152,7 +153,7 @@ def _recomputed(trace: Trace, nesting: Nesting) -> npt.NDArray[np.bool_]:
     forward = events.of(Category.CPU_OP) & (events.sequence >= 0) & (events.forward_thread <= 0)
     forward &= ~events.named("Backward")
 
-    def inside(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def inside(rows: Ints) -> Ints:
         """The backward node around each row, -1 for the node itself and where none is."""
         around = nesting.ancestor_of(rows, nodes)
         return np.where(around == rows, -1, around)
@@ -165,7 +166,7 @@ def _recomputed(trace: Trace, nesting: Nesting) -> npt.NDArray[np.bool_]:
     return again
 
 
-def _spans(trace: Trace, again: npt.NDArray[np.bool_], nesting: Nesting, steps: Steps) -> Intervals:
+def _spans(trace: Trace, again: RowMask, nesting: Nesting, steps: Steps) -> Intervals:
     """From the start of each backward node that runs forward ops to the end of the last of them: Python included."""
     events = trace.events
     rows = np.flatnonzero(again)
@@ -175,7 +176,7 @@ def _spans(trace: Trace, again: npt.NDArray[np.bool_], nesting: Nesting, steps: 
     return intersect(union(events.start_ns[nodes], ends), steps.window)
 
 
-def _kept_bytes(trace: Trace, again: npt.NDArray[np.bool_]) -> float:
+def _kept_bytes(trace: Trace, again: RowMask) -> float:
     """What keeping the activations would take at most: the largest input of each op, as 4-byte numbers."""
     events = trace.events
     largest: dict[int, int] = {}
@@ -204,7 +205,7 @@ def _is_needed(kept: float, memory: PeakMemory | None, device: Device) -> bool:
     return kept > device.memory_bytes if memory is None else memory.bytes > _MEMORY_USED * device.memory_bytes
 
 
-def _time_us(ops: StepOps, again: npt.NDArray[np.bool_]) -> float:
+def _time_us(ops: StepOps, again: RowMask) -> float:
     """Device time of what these ops launched, µs per step."""
     work = np.flatnonzero(ops.trace.device_work & (ops.links.launch >= 0))
     return ops.us(work[ops.nesting.ancestor_of(ops.links.launch[work], again) >= 0])

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import FIRST_GRADIENT, Reused, StepOps, backward_passes
+from advisor.api import FIRST_GRADIENT, Ints, Reused, StepOps, backward_passes
 
-Ints = npt.NDArray[np.int64]
 Pass = backward_passes.Pass
 _NONE = np.empty(0, np.int64)
 

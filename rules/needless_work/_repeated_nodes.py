@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
@@ -13,6 +12,7 @@ from advisor.api import (
     Category,
     Events,
     Intervals,
+    Ints,
     Nesting,
     Trace,
     backward_passes,
@@ -22,7 +22,6 @@ from advisor.api import (
     sizes,
 )
 
-Ints = npt.NDArray[np.int64]
 Key = tuple[int, int]
 
 _CLEARS = "Optimizer.zero_grad#"

@@ -10,15 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     CallSites,
     Category,
     Intervals,
+    Ints,
     Lines,
     Price,
     Reused,
+    RowMask,
     Saving,
     Source,
     StepOps,
@@ -35,8 +36,6 @@ from advisor.api import (
 from ..shared._side_effect_factors import SIDE_EFFECTS
 from ._recorded_by import RecordedBy
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Range = tuple[float, float]
 # Ops that only look at a tensor anew: of no use without the ones around them.
 _VIEWS = frozenset(
@@ -139,7 +138,7 @@ def owned(recorded: StepOps, reused: Reused, forwards: UnfollowedForwards | None
     return again, np.setdiff1d(constant, np.union1d(both, reused.first[np.isin(reused.again, both)]))
 
 
-def _pairs(reused: Reused, chosen: Mask) -> Ints:
+def _pairs(reused: Reused, chosen: RowMask) -> Ints:
     """(n, 2) each of these ops that computes something again, and the one that had."""
     return np.stack((reused.again[chosen], reused.first[chosen]), axis=1)
 
@@ -168,7 +167,7 @@ def _called(recorded: StepOps, reused: Reused, rows: Ints, casts: Ints) -> tuple
     return seen, _both(around, _spans(trace, casts))
 
 
-def _with_views(ops: Ints, views: Mask, rows: Ints) -> Ints:
+def _with_views(ops: Ints, views: RowMask, rows: Ints) -> Ints:
     """The rows with the views of what they read or made: those next to one of them, with no other op between."""
     chosen = np.isin(ops, rows)
     others = np.flatnonzero(~views)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     CallSites,
     Category,
     Events,
     Intervals,
+    Ints,
     Nesting,
     Price,
+    RowMask,
     Source,
     StepOps,
     Unfollowed,
@@ -26,7 +27,6 @@ from advisor.api import (
     union,
 )
 
-Ints = npt.NDArray[np.int64]
 Pass = backward_passes.Pass
 # A pass records itself where nearly all that its derivatives call is recorded: a checkpointed layer is a part of one.
 _RECORDED = 0.9
@@ -101,7 +101,7 @@ def recorded_numbers(events: Events, nesting: Nesting, found: Sequence[Pass]) ->
     return result
 
 
-def _twice(events: Events, nesting: Nesting, rows: Ints) -> npt.NDArray[np.bool_]:
+def _twice(events: Events, nesting: Nesting, rows: Ints) -> RowMask:
     """Which ops hold one of the same name and number: a transform of torch.func handed them on to what is below it."""
     holds = np.zeros(len(events) + 1, bool)
     above = nesting.parent

@@ -31,7 +31,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     GEMM,
@@ -39,6 +38,7 @@ from advisor.api import (
     Features,
     Finding,
     Fix,
+    Ints,
     Lines,
     Loader,
     LoaderFacts,
@@ -60,7 +60,6 @@ from ._same_result import reuse
 
 CONFIRMED = "measured pair on a CPU: a frozen backbone that runs in each of ten epochs against once"
 
-Ints = npt.NDArray[np.int64]
 # Passes over the data set from which on there is an epoch that need not compute; the last batch may have been dropped.
 _PASSES = 1.5
 _LAYERS = 2

@@ -27,7 +27,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
@@ -40,6 +39,8 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Floats,
+    Ints,
     Lines,
     Price,
     Source,
@@ -50,7 +51,7 @@ from advisor.api import (
 
 from ..shared._places import first_line, place
 from ..shared._words import count, each_step
-from ._prefixes import Ints, Prefixes, prefixes
+from ._prefixes import Prefixes, prefixes
 
 _CLAIMS = ("forward", "other_ops", "host")
 # Rows whose line is asked for; where these have none, neither have others.
@@ -118,7 +119,7 @@ class _DeviceWork(Struct, frozen=True, eq=False):
     rows, owner  device work, and the outermost op that launched it, sorted by that op
     """
 
-    spent_ns: npt.NDArray[np.float64]
+    spent_ns: Floats
     rows: Ints
     owner: Ints
 

@@ -31,7 +31,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     GEMM,
@@ -44,6 +43,7 @@ from advisor.api import (
     Finding,
     Fix,
     Intervals,
+    Ints,
     Lines,
     Price,
     Saving,
@@ -64,7 +64,6 @@ from ._repeated_slopes import Slopes, slopes
 
 CONFIRMED = "measured pair on a CPU: three losses of one network, one backward pass each against one for their sum"
 
-Ints = npt.NDArray[np.int64]
 
 # Rows whose line is asked for; where these have none, neither have others.
 _TRIED = 8

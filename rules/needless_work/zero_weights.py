@@ -33,20 +33,9 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import (
-    Drawing,
-    Example,
-    Finding,
-    Fix,
-    Lines,
-    ObservedOps,
-    Price,
-    Source,
-    ZeroTerms,
-    nodes_of,
-)
+from advisor.api import Drawing, Example, Finding, Fix, Ints, Lines, ObservedOps, Price, Source, ZeroTerms, nodes_of
 
-from ..cheaper_equivalents._equivalent import Equivalent, Ints, worth
+from ..cheaper_equivalents._equivalent import Equivalent, worth
 from ..shared._examples import node, observed, op, two_steps
 from ..shared._places import first_line
 

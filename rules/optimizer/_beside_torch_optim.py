@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
@@ -18,6 +17,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Missing,
     Optimizer,
@@ -109,7 +109,7 @@ def updates_of_others(price: Price, lines: Lines, settings: Settings | None, min
     )
 
 
-def _fused_us(price: Price, rows: npt.NDArray[np.int64], threads: int) -> tuple[float, float] | None:
+def _fused_us(price: Price, rows: Ints, threads: int) -> tuple[float, float] | None:
     """(least, most) µs of a fused update of the tensors of these ops; None where their shapes were not recorded."""
     events = price.ops.events
     if (events.dims[rows] < 0).any():
@@ -120,13 +120,13 @@ def _fused_us(price: Price, rows: npt.NDArray[np.int64], threads: int) -> tuple[
     return fused_us(known, threads)
 
 
-def _last_ops(price: Price) -> npt.NDArray[np.int64]:
+def _last_ops(price: Price) -> Ints:
     """The last ops of updates on the loop's thread, in order of start."""
     rows = price.ops.outermost
     return rows[price.ops.events.exactly(_LAST)[rows] & price.ops.events.of(Category.CPU_OP)[rows]]
 
 
-def _is_of_the_script(lines: Lines, spans: npt.NDArray[np.int64], tensors: int) -> bool:
+def _is_of_the_script(lines: Lines, spans: Ints, tensors: int) -> bool:
     """Whether lines of the script take turns while tensors are updated: the loop is its own."""
     return bool(len(lines.spans)) and 2 * int(starts_in(lines.spans[:, 0], spans).sum()) > tensors
 

@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
@@ -35,6 +34,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     OptimizerFacts,
     OptimizerWork,
     Price,
@@ -118,9 +118,9 @@ def check(
 class _Lists(Struct, frozen=True, eq=False):
     """`_foreach_` ops of optimizer steps that launch kernels (rows), what each is called, and those kernels."""
 
-    ops: npt.NDArray[np.int64]
+    ops: Ints
     names: list[str]
-    kernels: npt.NDArray[np.int64]
+    kernels: Ints
 
 
 def _lists(recorded: StepOps, work: OptimizerWork) -> _Lists:

@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -39,6 +38,7 @@ from advisor.api import (
     Lines,
     Price,
     RankRecord,
+    RowMask,
     Steps,
     Trace,
     Treatment,
@@ -103,7 +103,7 @@ def check(
 
 
 def _on_device(
-    price: Price, calls: npt.NDArray[np.bool_], record: RankRecord | None, lines: Lines | None, min_share: float
+    price: Price, calls: RowMask, record: RankRecord | None, lines: Lines | None, min_share: float
 ) -> Iterator[Finding]:
     """The finding where a device fills and adds: the step replayed without both."""
     ops, scale, steps = price.ops, price.scale, price.ops.steps
@@ -157,7 +157,7 @@ _FIX = Fix(
 )
 
 
-def _inside(trace: Trace, steps: Steps, rows: npt.NDArray[np.bool_], spans: npt.NDArray[np.bool_]) -> float:
+def _inside(trace: Trace, steps: Steps, rows: RowMask, spans: RowMask) -> float:
     """Time of some rows inside the spans of others, within the window, µs per step."""
     events = trace.events
     outer = intersect(union(events.start_ns[spans], events.end_ns[spans]), steps.window)

@@ -30,7 +30,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -42,6 +41,7 @@ from advisor.api import (
     Example,
     Finding,
     GpuIdle,
+    Ints,
     KernelWork,
     Missing,
     Optimizer,
@@ -161,7 +161,7 @@ def _compiled(work: OptimizerWork, own: bool) -> float:
     return min(work.tensors * work.calls / work.kernels, 1.0)
 
 
-def _names(price: Price, rows: npt.NDArray[np.int64]) -> list[str]:
+def _names(price: Price, rows: Ints) -> list[str]:
     """What these ops are called, without `aten::`."""
     events = price.ops.events
     of_each = events.name[rows].tolist()

@@ -23,9 +23,23 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import Category, Ev, Events, Example, Finding, Fix, Lines, Nesting, Price, Steps, dims_of, dtypes_of
+from advisor.api import (
+    Category,
+    Ev,
+    Events,
+    Example,
+    Finding,
+    Fix,
+    Ints,
+    Lines,
+    Nesting,
+    Price,
+    Steps,
+    dims_of,
+    dtypes_of,
+)
 
-from ..cheaper_equivalents._equivalent import Equivalent, Ints, worth
+from ..cheaper_equivalents._equivalent import Equivalent, worth
 from ..shared._examples import two_steps
 from ..shared._words import count
 

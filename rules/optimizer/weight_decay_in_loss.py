@@ -28,9 +28,9 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import Example, Finding, Fix, Lines, ObservedOps, Price, backward_of, constant
+from advisor.api import Example, Finding, Fix, Ints, Lines, ObservedOps, Price, backward_of, constant
 
-from ..cheaper_equivalents._equivalent import Equivalent, Ints, worth
+from ..cheaper_equivalents._equivalent import Equivalent, worth
 from ..shared._examples import node, observed, op, two_steps
 from ..shared._words import plural
 

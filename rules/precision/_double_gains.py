@@ -6,11 +6,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Calibration, Events, Nesting, constant, dims_of, dtypes_of, flops, shapes, sizes
+from advisor.api import Calibration, Events, Floats, Ints, Nesting, constant, dims_of, dtypes_of, flops, shapes, sizes
 
-Ints = npt.NDArray[np.int64]
 Range = tuple[float, float]
 
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
@@ -77,7 +75,7 @@ def given_back_us(events: Events, rows: Ints, nesting: Nesting, calibration: Cal
     return float(spent[0]), float(spent[1])
 
 
-def _saved(us: float, gain: Range) -> npt.NDArray[np.float64]:
+def _saved(us: float, gain: Range) -> Floats:
     return us * (1 - 1 / np.array(gain))
 
 

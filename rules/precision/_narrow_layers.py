@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
@@ -24,6 +23,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Price,
     dims_of,
@@ -37,7 +37,6 @@ from advisor.api import (
 from ..shared._places import first_line, place
 from ..shared._words import often, percent
 
-Ints = npt.NDArray[np.int64]
 Shape = tuple[int, ...]
 
 _SHORT = {"c10::Half": "fp16", "c10::BFloat16": "bf16"}

@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     Breakdown,
@@ -37,6 +36,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Matmuls,
     RankRecord,
@@ -55,7 +55,6 @@ from ._double_gains import given_back_us, numbers
 
 CONFIRMED = "measured pair on a CPU: float64 as the default dtype against float32"
 
-Ints = npt.NDArray[np.int64]
 
 # On a device the ratio of the peaks is 2 (data-centre GPUs) to 64 (consumer GPUs).
 _DEVICE_GAIN = constant("device.double_gain").range

@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     ELEMENTWISE,
@@ -34,6 +33,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Nesting,
     Price,
@@ -97,7 +97,7 @@ def check(
     )
 
 
-def _with_its_question(trace: Trace, nesting: Nesting, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _with_its_question(trace: Trace, nesting: Nesting, rows: Ints) -> Ints:
     """The ops of the scaler, and the `.item()` that follows each check before any other op."""
     events = trace.events
     ops = np.flatnonzero(events.of(Category.CPU_OP) & nesting.outermost)

@@ -41,7 +41,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -54,6 +53,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Missing,
     Price,
@@ -70,7 +70,6 @@ from ..shared._places import first_line, place
 from ..shared._words import often, percent
 from ._narrow_layers import NARROW, around_narrow_layers
 
-Ints = npt.NDArray[np.int64]
 Shape = tuple[int, ...]
 
 # Layers whose second input is their weight. Autocast converts it within the layer's row, then calls the layer again

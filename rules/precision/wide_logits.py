@@ -23,7 +23,6 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -36,6 +35,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Links,
     Missing,
@@ -52,7 +52,6 @@ from advisor.api import (
 
 from ..shared._words import each_step, often
 
-Ints = npt.NDArray[np.int64]
 # Vocabularies of language models; classes of pictures are fewer.
 _WIDE = 16_384
 # Bytes that a log-softmax and its backward pass move for each number: in fp32, 8 (read, write) and 12 (its result, the

@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -32,6 +31,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Missing,
     Price,
     RankRecord,
@@ -129,7 +129,7 @@ def _stack_traces_us(record: RankRecord, ops: StepOps) -> tuple[float, float] | 
     return made * each_us * _STORED[0], (made + again) * each_us * _STORED[1]
 
 
-def _nodes(ops: StepOps) -> tuple[npt.NDArray[np.int64], float]:
+def _nodes(ops: StepOps) -> tuple[Ints, float]:
     """Rows of ops of the forward pass that made a node; how many nodes they made per step."""
     events, nesting = ops.events, ops.nesting
     nodes = events.named("autograd::engine::evaluate_function")

@@ -23,9 +23,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from advisor.api import (
     BACKWARD,
     D2H_PAGEABLE,
@@ -47,8 +44,6 @@ from ..shared._places import place
 from ..shared._runs_of_ops import lines_of, spent_in
 from ..shared._tensor_texts import texts
 from ..shared._words import each_step, plural
-
-Ints = npt.NDArray[np.int64]
 
 CONFIRMED = "measured pairs on a CPU: debug messages about a batch, in a forward pass and in an optimizer"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
@@ -13,6 +11,7 @@ from advisor.api import (
     Finding,
     Fix,
     GpuBusy,
+    Ints,
     Lines,
     Price,
     Saving,
@@ -54,9 +53,7 @@ class DriverCalls(Struct, frozen=True):
         )
 
 
-def driver_calls(
-    price: Price, busy: GpuBusy, lines: Lines, rows: npt.NDArray[np.int64], min_share: float
-) -> DriverCalls | None:
+def driver_calls(price: Price, busy: GpuBusy, lines: Lines, rows: Ints, min_share: float) -> DriverCalls | None:
     """The calls in these rows; None where they are none, or less than this share of the step at best."""
     events, steps = price.ops.events, price.ops.steps
     if not len(rows):

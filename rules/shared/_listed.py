@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import Category, Intervals, KernelWork, Price, Saving, calm, constant, edits, intersect, union
+from advisor.api import Category, Intervals, Ints, KernelWork, Price, Saving, calm, constant, edits, intersect, union
 
 from ._roofline import WELL_MADE, saved_us, scaled
 
-Ints = npt.NDArray[np.int64]
 # Between two kernels that are queued already the device needs a µs or two; with fewer kernels that goes as well.
 _BETWEEN = ("idle_launch", "idle_unknown")
 # No kernel takes longer than this just to start and end.

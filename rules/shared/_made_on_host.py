@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
@@ -18,6 +17,7 @@ from advisor.api import (
     Example,
     Fix,
     Intervals,
+    Ints,
     Price,
     dims_of,
     draw,
@@ -27,7 +27,6 @@ from advisor.api import (
     union,
 )
 
-Ints = npt.NDArray[np.int64]
 # Ops that need no data: what is computed from their results alone can be computed on the device as well.
 _FACTORIES = ("aten::full", "aten::ones", "aten::zeros", "aten::arange", "aten::eye", "aten::linspace", "aten::tril")
 # Ops that bring data in: files, lists of numbers, samples that become a batch.

@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -36,6 +35,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Price,
     Source,
@@ -52,7 +52,6 @@ from ..shared._words import count, each_step, often
 
 CONFIRMED = "real traces: Qwen on an H100 and segment-anything on an A100, whose copies the raw events show as well"
 
-Ints = npt.NDArray[np.int64]
 
 # Whose copies change a layout or keep a value; a conversion (`aten::_to_copy`) writes other numbers.
 _LAYOUT = ("aten::contiguous", "aten::clone", "aten::reshape")

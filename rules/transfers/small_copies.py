@@ -26,7 +26,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -37,6 +36,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Price,
     Trace,
@@ -110,14 +110,14 @@ _PINNED = replace(
 )
 
 
-def _waits_for_each(price: Price, rows: npt.NDArray[np.int64]) -> bool:
+def _waits_for_each(price: Price, rows: Ints) -> bool:
     """Whether the host waits for most of these copies themselves: from pageable memory, one after another."""
     copies = price.ops.launched(rows)
     pageable = price.ops.events.named("Pageable")[copies]
     return len(copies) > 0 and 2 * int(pageable.sum()) > len(copies)
 
 
-def _host_ns(trace: Trace, rows: npt.NDArray[np.int64], waits_for_each: bool) -> int:
+def _host_ns(trace: Trace, rows: Ints, waits_for_each: bool) -> int:
     """Host time of these ops; without the waits in them where these are for the device, of however few copies."""
     events = trace.events
     ops = union(events.start_ns[rows], events.end_ns[rows])

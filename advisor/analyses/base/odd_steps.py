@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.analyses.base.startup import compiling
 from advisor.capture.record import RankRecord
 from advisor.constants import constant
-from advisor.trace.events import Category, Mask, Trace
+from advisor.trace.events import Category, Floats, Mask, Trace
 from advisor.trace.intervals import Intervals, overlap_of_each, union
-
-Floats = npt.NDArray[np.float64]
 
 _STALL = constant("profiler.stall").value
 # A window of fewer steps shows nothing usual.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.analyses.base.classify import graph_launches, launch_calls
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
@@ -117,7 +116,7 @@ def _begins(names: Ints, length: int) -> int:
     """The op from which on the sequence repeats at this distance to its end; the number of ops where it does not."""
     alike = (names[length:] == names[:-length])[::-1]
     share = np.cumsum(alike) / np.arange(1, len(alike) + 1)
-    good: npt.NDArray[np.int64] = np.flatnonzero((share >= _ALIKE) & alike)
+    good: Ints = np.flatnonzero((share >= _ALIKE) & alike)
     return len(alike) - 1 - int(good[-1]) if len(good) else len(names)
 
 

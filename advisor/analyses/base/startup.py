@@ -7,16 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.analyses.base.classify import launch_calls, rows_named
 from advisor.analyses.base.first_calls import first_calls
 from advisor.analyses.base.launched import Launched
-from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.events import Category, Events, Floats, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each, total, union
 from advisor.trace.numbers import distinct, in_order
-
-Floats = npt.NDArray[np.float64]
 
 # Below this share of a step start-up drowns in the noise between steps, as everywhere else.
 _MATERIAL = 0.03

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.analyses.base.cadence import Cadence, cadence
 from advisor.analyses.base.launched import Launched
@@ -19,7 +18,7 @@ from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Missing
 from advisor.constants import constant
 from advisor.model import StepSource
-from advisor.trace.events import DEVICE_WORK, Category, Events, Ints, Mask, Numbers, Trace
+from advisor.trace.events import DEVICE_WORK, Category, Events, Floats, Ints, Mask, Numbers, Trace
 from advisor.trace.intervals import EMPTY, Intervals, subtract, total, union
 from advisor.trace.numbers import narrowed
 
@@ -270,7 +269,7 @@ def _pace(trace: Trace, launched: Launched, spans: Intervals) -> Cadence | None:
     return cadence(trace, launched, spans) if len(_windows(spans)) == 1 else None
 
 
-def _lengths_ns(spans: Intervals, pace: Cadence | None) -> npt.NDArray[np.float64]:
+def _lengths_ns(spans: Intervals, pace: Cadence | None) -> Floats:
     """What each step takes: on the host, or on the device where that is longer."""
     on_host = (spans[:, 1] - spans[:, 0]).astype(float)
     return on_host if pace is None else np.maximum(on_host, pace.lengths_ns)

@@ -8,12 +8,12 @@ from msgspec import Struct
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.communication.collective_launches import Asked
-from advisor.analyses.communication.collective_sizes import Floats, bytes_of, least_us
+from advisor.analyses.communication.collective_sizes import bytes_of, least_us
 from advisor.analyses.communication.late_roots import LateRoots
 from advisor.analyses.communication.library import Library
 from advisor.analyses.communication.parallelism import Parallelism
 from advisor.analyses.step.breakdown import Breakdown
-from advisor.trace.events import Category, Ints, Mask, Trace
+from advisor.trace.events import Category, Floats, Ints, Mask, Trace
 from advisor.trace.intervals import intersect, subtract, total, union
 
 # The reducer of DistributedDataParallel is called when a gradient was stored.

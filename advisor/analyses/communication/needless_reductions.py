@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
@@ -115,7 +114,7 @@ def _unknown_sizes(events: Events) -> bool:
     return bool(asked.any()) and not _reductions(events)[1].any()
 
 
-def _any(at_ns: npt.NDArray[np.int64], start: int, end: int) -> bool:
+def _any(at_ns: Ints, start: int, end: int) -> bool:
     """Whether one of these instants lies from start to end."""
     return bool(((at_ns >= start) & (at_ns < end)).any())
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.communication.communication import is_communication
 from advisor.analyses.work.operands import dims_of, sizes
-from advisor.trace.events import Category, Trace
-
-Ints = npt.NDArray[np.int64]
+from advisor.trace.events import Category, Floats, Ints, Trace
 
 _SEARCH = "reducer::search_unused_parameters"
 _SINK = ("_DDPSink", "_DDPSinkBackward")
@@ -66,7 +63,7 @@ class NeedlessSearch(Struct, frozen=True):
         )
 
 
-def _spread_us(values_us: npt.NDArray[np.float64]) -> float:
+def _spread_us(values_us: Floats) -> float:
     """Half the width of the interval of the mean."""
     count = len(values_us)
     if count < 2:
@@ -74,7 +71,7 @@ def _spread_us(values_us: npt.NDArray[np.float64]) -> float:
     return float(_T80[min(count - 2, len(_T80) - 1)] * values_us.std(ddof=1) / math.sqrt(count))
 
 
-def _later_us(trace: Trace, steps: Steps, told: Ints, others: Ints) -> npt.NDArray[np.float64]:
+def _later_us(trace: Trace, steps: Steps, told: Ints, others: Ints) -> Floats:
     """For each step, by how much the reductions of what was found outlast those of the gradients before them, µs."""
     events = trace.events
     step = steps.step_of(events.start_ns)

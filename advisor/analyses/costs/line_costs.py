@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.links import Links
@@ -22,7 +21,7 @@ from advisor.analyses.work.op_payload import beyond_calls
 from advisor.calibration.calibration import Calibration
 from advisor.computed import Missing
 from advisor.model import Source
-from advisor.trace.events import Category, Ints, Mask, Numbers, Trace
+from advisor.trace.events import Category, Floats, Ints, Mask, Numbers, Trace
 from advisor.trace.intervals import Intervals, intersect, starts_in, subtract
 
 # Functions that Python makes of one line's own.
@@ -30,8 +29,6 @@ _INNER = ("<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>", "<lambda>")
 
 # Nodes of the backward pass that make the gradient of a whole tensor from that of a part.
 _PARTS = ("SelectBackward", "SliceBackward", "IndexBackward", "CopySlices", "UnbindBackward", "SplitBackward")
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
@@ -16,11 +15,9 @@ from advisor.analyses.dataflow.observed_ops import dispatched
 from advisor.analyses.loops.loop_places import LoopPlaces
 from advisor.computed import Missing
 from advisor.constants import constant
-from advisor.trace.events import Events, Trace
+from advisor.trace.events import Events, Ints, Mask, Trace
 
-Ints = npt.NDArray[np.int64]
 Range = tuple[float, float]
-Mask = npt.NDArray[np.bool_]
 
 # Ops that gather what the turns made: a sum, a table, the largest so far. One op over all turns does as much.
 _GATHER = frozenset(

@@ -27,23 +27,14 @@ from advisor.analyses.loops.line_blocks import (
     with_callers,
 )
 from advisor.analyses.loops.line_ops import LineOps
-from advisor.analyses.loops.loops import (
-    SHORT_OP_US,
-    Ints,
-    Loop,
-    derives,
-    feeds,
-    feeds_back,
-    layers_of,
-    loops,
-)
+from advisor.analyses.loops.loops import SHORT_OP_US, Loop, derives, feeds, feeds_back, layers_of, loops
 from advisor.analyses.loops.model_loops import ModelLoop, ModelLoops
 from advisor.analyses.loops.picked import spread
 from advisor.analyses.step.deprofiled import Deprofiled, Stretch
 from advisor.analyses.work.single_numbers import on_numbers
 from advisor.capture.record import RankRecord, TextBlock
 from advisor.model import Source
-from advisor.trace.events import Trace
+from advisor.trace.events import Ints, Trace
 
 # Lines of Python this near to a loop are part of what it is for.
 _BESIDE = 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.step_ops import StepOps
@@ -129,7 +128,7 @@ class _Kinds(Struct, frozen=True, eq=False):
         return _LAYERS if self.weights[first : first + length].any() else _ITERATIONS
 
 
-def _backward(events: Events, spans: npt.NDArray[np.int64]) -> tuple[Ints, npt.NDArray[np.int64]]:
+def _backward(events: Events, spans: Ints) -> tuple[Ints, Ints]:
     """Nodes of the backward pass of what ran in these spans, and the times in which one follows on the other."""
     nodes = np.flatnonzero(events.named(_NODE))
     nodes = nodes[np.argsort(events.start_ns[nodes], kind="stable")]

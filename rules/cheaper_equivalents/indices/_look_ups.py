@@ -7,9 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import Events, Intervals, StepOps, backward_passes, dims_of, sizes, union
-
-from .._equivalent import Ints
+from advisor.api import Events, Intervals, Ints, StepOps, backward_passes, dims_of, sizes, union
 
 # With 8 MB of tables one call for all was slower than one for each; with half a megabyte it took a third.
 MOST_BYTES = 2e6

@@ -29,12 +29,12 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import Drawing, Example, Finding, Fix, Lines, ObservedOps, Price, dims_of, nodes_of, sizes
+from advisor.api import Drawing, Example, Finding, Fix, Ints, Lines, ObservedOps, Price, dims_of, nodes_of, sizes
 
 from ...shared._examples import node, observed, op, two_steps
 from ...shared._places import first_line
 from ...shared._words import count
-from .._equivalent import Equivalent, Ints, Part, worth
+from .._equivalent import Equivalent, Part, worth
 from ..products._unread_rows import AT_LEAST, unread_part
 
 # Rows whose line is asked for, the longest first; where these have none, neither have others.

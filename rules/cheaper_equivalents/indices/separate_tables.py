@@ -25,20 +25,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import (
-    GEMM,
-    Drawing,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Lines,
-    Price,
-    backward_passes,
-    constant,
-)
+from advisor.api import GEMM, Drawing, Ev, Example, Finding, Fix, Ints, Lines, Price, backward_passes, constant
 
 from ...shared._device_waits import waiting_us
 from ...shared._examples import node, op, two_steps
@@ -47,7 +35,6 @@ from ...shared._words import count, each_step
 from .._equivalent import Equivalent, worth
 from ._look_ups import MOST_BYTES, LookUps, bytes_of, runs_of_look_ups
 
-Ints = npt.NDArray[np.int64]
 CONFIRMED = "measured pair on a CPU: thirty categorical columns with an embedding each against one for all"
 
 # What one call for all tables takes of the calls of each.

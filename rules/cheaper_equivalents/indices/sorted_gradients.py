@@ -27,11 +27,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.api import AUTOGRAD_NODE, SYNC, Drawing, Ev, Example, Finding, Fix, Lines, Missing, Price
+from advisor.api import AUTOGRAD_NODE, SYNC, Drawing, Ev, Example, Finding, Fix, Ints, Lines, Missing, Price
 
 from ...shared._examples import node, op, two_steps
 from ...shared._words import often
-from .._equivalent import Equivalent, Ints, worth
+from .._equivalent import Equivalent, worth
 
 _SORTS = ("RadixSort", "MergeSort", "BlockSort")
 _UNSAFE = f"{AUTOGRAD_NODE}: UnsafeIndexBackward"

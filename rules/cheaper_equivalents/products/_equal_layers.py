@@ -11,6 +11,7 @@ from advisor.api import (
     CallSites,
     EqualLayers,
     Intervals,
+    Ints,
     LineCosts,
     ObservedOps,
     Price,
@@ -20,7 +21,6 @@ from advisor.api import (
     backward_passes,
 )
 
-from .._equivalent import Ints
 from .._slice_writes import WRITE
 from ._joined_work import joined_us, spans_of
 

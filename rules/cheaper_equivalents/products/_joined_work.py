@@ -6,9 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from advisor.api import Category, Intervals, Missing, Price, StepOps, backward_passes, constant, union, work_of
-
-from .._equivalent import Ints
+from advisor.api import Category, Intervals, Ints, Missing, Price, StepOps, backward_passes, constant, union, work_of
 
 # What a joined product takes of its arithmetic at the rate of large matrices.
 _JOINED = constant("layers.joined").range

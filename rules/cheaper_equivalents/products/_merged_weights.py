@@ -7,9 +7,7 @@ import math
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import Category, Events, StepOps, backward_passes, dims_of, sizes
-
-from .._equivalent import Ints
+from advisor.api import Category, Events, Ints, StepOps, backward_passes, dims_of, sizes
 
 _PRODUCTS, _LAYERS = ("aten::matmul", "aten::mm"), ("aten::linear", "aten::matmul")
 # The rank against the smaller side of the weight: with more the factors are hardly cheaper than the weight.

@@ -27,11 +27,11 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import Drawing, Example, Finding, Fix, Lines, ObservedOps, Price, nodes_of
+from advisor.api import Drawing, Example, Finding, Fix, Ints, Lines, ObservedOps, Price, nodes_of
 
 from ...shared._examples import node, observed, op, two_steps
 from ...shared._words import plural
-from .._equivalent import Equivalent, Ints, whole, worth
+from .._equivalent import Equivalent, whole, worth
 
 _FIX = Fix(
     "Build the matrix once, in compressed form",

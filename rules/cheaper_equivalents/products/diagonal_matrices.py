@@ -34,6 +34,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Price,
     Readers,
@@ -45,7 +46,7 @@ from advisor.api import (
 
 from ...shared._examples import node, observed, op, two_steps
 from ...shared._words import often
-from .._equivalent import Equivalent, Ints, Part, worth
+from .._equivalent import Equivalent, Part, worth
 
 _WRITES_OUT = ("aten::diag", "aten::diag_embed")
 _FACTORS = frozenset(

@@ -24,26 +24,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import (
-    Drawing,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Lines,
-    Price,
-    backward_of,
-    times_gone_through,
-)
+from advisor.api import Drawing, Ev, Example, Finding, Fix, Ints, Lines, Price, RowMask, backward_of, times_gone_through
 
 from ...shared._examples import node, op, two_steps
 from ...shared._words import count
 from .._equivalent import Equivalent, worth
 from ._own_parts import read_apart
-
-Ints = npt.NDArray[np.int64]
 
 _FIX = Fix(
     "Compute the Jacobian of each sample by itself",
@@ -95,7 +82,7 @@ def check(
         )
 
 
-def _mask(price: Price, rows: Ints) -> npt.NDArray[np.bool_]:
+def _mask(price: Price, rows: Ints) -> RowMask:
     mask = np.zeros(len(price.ops.events), bool)
     mask[rows] = True
     return mask

@@ -29,11 +29,11 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import Drawing, Events, Example, Finding, Fix, Lines, Price, Readers, dims_of, nodes_of, sizes
+from advisor.api import Drawing, Events, Example, Finding, Fix, Ints, Lines, Price, Readers, dims_of, nodes_of, sizes
 
 from ...shared._examples import node, observed, op, two_steps
 from ...shared._words import count
-from .._equivalent import Equivalent, Ints, rows_of, worth
+from .._equivalent import Equivalent, rows_of, worth
 
 Shape = tuple[int, ...]
 _PRODUCTS = frozenset(f"aten::{name}" for name in ("mm", "bmm", "matmul", "mv", "linear", "_sparse_mm"))

@@ -26,11 +26,24 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.api import Drawing, Example, Finding, Fix, Lines, ObservedOps, Price, constant, dims_of, nodes_of, sizes
+from advisor.api import (
+    Drawing,
+    Example,
+    Finding,
+    Fix,
+    Ints,
+    Lines,
+    ObservedOps,
+    Price,
+    constant,
+    dims_of,
+    nodes_of,
+    sizes,
+)
 
 from ...shared._examples import node, op, two_steps
 from ...shared._words import count, often
-from .._equivalent import Equivalent, Ints, worth
+from .._equivalent import Equivalent, worth
 
 _GOES = constant("share.sparse_messages").range
 # Numbers in the messages from which on that share was measured.

@@ -31,6 +31,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Price,
     Source,
@@ -41,7 +42,7 @@ from advisor.api import (
 
 from ...shared._examples import node, op, two_steps
 from ...shared._words import count
-from .._equivalent import Equivalent, Ints, rows_of, worth
+from .._equivalent import Equivalent, rows_of, worth
 
 _JOINS = ("aten::stack", "aten::cat")
 _PRODUCTS = frozenset(("aten::matmul", "aten::bmm", "aten::baddbmm", "aten::einsum"))

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import Finding, Fix, Price, Saving, duration, edits, intersect, total, union
+from advisor.api import Finding, Fix, Ints, Price, Saving, duration, edits, intersect, total, union
 
 from ...shared._words import count
 
@@ -38,8 +37,6 @@ FIND_IT = Fix(
     "advisor analyze rank0.pt.trace.json",
     "advisor analyze traces/  # of all ranks; then what one does alone: logging, evaluation, checkpoints, slower input",
 )
-
-Ints = npt.NDArray[np.int64]
 
 
 class _Alike(Struct, frozen=True, eq=False):

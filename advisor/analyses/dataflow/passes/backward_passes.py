@@ -9,17 +9,15 @@ from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.sampled_steps import spread
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.work.operands import dims_of
-from advisor.trace.events import Category, Events, Trace
+from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.op_names import AUTOGRAD_NODE, FIRST_GRADIENT
 
-Ints = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 NODE = AUTOGRAD_NODE
@@ -129,7 +127,7 @@ class _Made:
         return self._shapes[index]
 
 
-def begins(events: Events, nodes: Ints) -> npt.NDArray[np.bool_]:
+def begins(events: Events, nodes: Ints) -> Mask:
     """Whether a pass begins at each engine call by its number: within a pass the nodes of later ops come first."""
     numbered = np.flatnonzero(events.sequence[nodes] >= 0)
     rows = nodes[numbered]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.nesting import Nesting
@@ -15,12 +14,9 @@ from advisor.analyses.lines.lines import Lines
 from advisor.computed import Missing
 from advisor.constants import constant
 from advisor.model import Source
-from advisor.trace.events import Category, Events, Numbers, Trace
+from advisor.trace.events import Category, Events, Ints, Mask, Numbers, Trace
 from advisor.trace.intervals import Intervals
 from advisor.trace.numbers import narrowed
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 # no_grad gave back nothing to 43 % of the forward pass of eleven models on a CPU, in the median 12 %: most of a small
 # convolutional network and of an LSTM, nothing of wide linear layers.
