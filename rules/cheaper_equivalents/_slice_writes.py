@@ -11,6 +11,8 @@ from msgspec import Struct
 
 from advisor.api import Events, Ints, backward_passes, dims_of, sizes
 
+from ..shared._places import TRIED
+
 Shape = tuple[int, ...]
 WRITE = "torch::autograd::CopySlices"
 # A write that does not read what stood there.
@@ -19,8 +21,6 @@ PLAIN = "torch::autograd::CopyBackwards"
 _LEAST = 3
 # Between a write and its node's number lie those of the views that autograd makes anew.
 _NUMBERS = 2
-# Writes whose line is asked for; where these have none, neither have others.
-_TRIED = 8
 
 
 class FilledTable(Struct, frozen=True):
@@ -58,4 +58,4 @@ def writers(events: Events, calls: Ints) -> Ints:
     numbers = np.unique(events.sequence[calls][:, None] - np.arange(_NUMBERS + 1))
     copies = events.exactly("aten::copy_") & (events.forward_thread <= 0)
     rows: Ints = np.flatnonzero(copies & np.isin(events.sequence, numbers[numbers > 0]))
-    return rows[:_TRIED]
+    return rows[:TRIED]

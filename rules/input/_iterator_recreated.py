@@ -50,7 +50,7 @@ def advice(seen: Seen, least: float) -> Finding | None:
             f"starts a new epoch, and drawing the indices of {count(loader.dataset_size or 0)} samples takes "
             f"{of_step(drawn_us, price.scale)}."
         ),
-        saving=price.of_us(drawn_us, most_us + price.refill_us(step_us - most_us), how),
+        saving=price.of_us(drawn_us, most_us + price.refill_us(most_us), how),
         where=(line.source,),
         facts={
             "batches_per_iterator": loader.batches_per_iterator,

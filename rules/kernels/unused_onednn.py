@@ -48,7 +48,7 @@ from advisor.api import (
     sizes,
 )
 
-from ..shared._places import first_line, set_at
+from ..shared._places import first_line, longest, set_at
 from ..shared._words import each_step
 
 _CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
@@ -62,8 +62,6 @@ _MOSTLY = 0.8
 # As many channels as the convolution that the calibration times; of others nothing is known.
 _CHANNELS, _LEAST_FLOPS = 32, constant("onednn.least_operations").value
 _CLAIMS = ("forward", "backward", "other_ops")
-# Rows whose line is asked for; where these have none, neither have others.
-_TRIED = 8
 
 
 def check(
@@ -86,7 +84,7 @@ def check(
         return
     saving = _saving(price, calibration, rows) if off else None
     took = each_step(price, spent_us)
-    first = first_line(lines, rows[np.argsort(-price.ops.events.dur_ns[rows])][:_TRIED])
+    first = first_line(lines, longest(price.ops.events, rows))
     yield Finding(
         message=f"Convolutions in fp32 take {took}, and "
         + ("`torch.backends.mkldnn.enabled` is off." if off else "run without oneDNN, as if it were disabled."),

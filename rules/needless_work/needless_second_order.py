@@ -48,7 +48,7 @@ from advisor.api import (
 
 from ..shared._device_waits import waiting_us
 from ..shared._examples import node, op
-from ..shared._places import first_line, place
+from ..shared._places import TRIED, first_line, place
 from ..shared._words import each_step, often
 from ._unused_records import behind, unused_passes
 
@@ -56,8 +56,6 @@ CONFIRMED = "measured pair on a CPU: first-order meta-learning with create_graph
 
 # Of a pass with its record, what was saved without it.
 _SAVES = constant("share.second_order").range
-# Passes whose line is asked for; where these have none, neither have others.
-_TRIED = 8
 
 
 def check(
@@ -92,7 +90,7 @@ def check(
     )
     if saving.high_us < min_share * scale.step_us:
         return
-    where = first_line(lines, np.array([one.nodes[0] for one in passes[:_TRIED]]))
+    where = first_line(lines, np.array([one.nodes[0] for one in passes[:TRIED]]))
     yield Finding(
         message=(
             f"A backward pass with `create_graph=True` runs {often(len(passes) / steps.count)}"

@@ -49,13 +49,11 @@ from advisor.api import (
     edits,
 )
 
-from ..shared._places import first_line, place
+from ..shared._places import TRIED, first_line, place
 from ..shared._words import count, each_step
 from ._prefixes import Prefixes, prefixes
 
 _CLAIMS = ("forward", "other_ops", "host")
-# Rows whose line is asked for; where these have none, neither have others.
-_TRIED = 8
 
 
 def check(
@@ -156,7 +154,7 @@ def _where(price: Price, lines: Lines | None, found: Sequence[Prefixes]) -> Iter
     layers = np.concatenate([one.layers for one in found])
     appends = np.concatenate([one.appends for one in found])
     apart = CallSites.compute(price.ops.trace, lines).where_apart(layers) if lines is not None else None
-    yield from (one for one in (apart, first_line(lines, appends[:_TRIED]), first_line(lines, layers[:_TRIED])) if one)
+    yield from (one for one in (apart, first_line(lines, appends[:TRIED]), first_line(lines, layers[:TRIED])) if one)
 
 
 # Calls of 300 µs and 200 µs more for each position.

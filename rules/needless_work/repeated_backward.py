@@ -57,16 +57,12 @@ from advisor.api import (
 )
 
 from ..shared._examples import node
-from ..shared._places import first_line, place
+from ..shared._places import TRIED, first_line, place
 from ..shared._words import count, each_step
 from ._repeated_nodes import Repeated, repeated
 from ._repeated_slopes import Slopes, slopes
 
 CONFIRMED = "measured pair on a CPU: three losses of one network, one backward pass each against one for their sum"
-
-
-# Rows whose line is asked for; where these have none, neither have others.
-_TRIED = 8
 
 
 def check(
@@ -92,7 +88,7 @@ def check(
 
 def _of_losses(price: Price, found: Repeated, lines: Lines | None, spent_us: float, saving: Saving) -> Finding:
     """Several losses, a backward pass each."""
-    at = (first_line(lines, found.firsts[:_TRIED]), first_line(lines, found.roots[:_TRIED]))
+    at = (first_line(lines, found.firsts[:TRIED]), first_line(lines, found.roots[:TRIED]))
     where = tuple(dict.fromkeys(source for source in at if source is not None))
     named = place(where[0] if where else None)
     return Finding(
@@ -143,7 +139,7 @@ def _called(trace: Trace, lines: Lines | None, one: backward_passes.Pass) -> tup
     """The lines that ask for a pass: the one that calls a helper around grad(), and that of grad() itself."""
     rows = np.array(one.nodes, np.int64)
     apart = CallSites.compute(trace, lines).where_apart(rows) if lines is not None else None
-    return tuple(source for source in (apart, first_line(lines, rows[:_TRIED])) if source is not None)
+    return tuple(source for source in (apart, first_line(lines, rows[:TRIED])) if source is not None)
 
 
 def _of_one_call(price: Price, found: Slopes, claims: tuple[str, ...]) -> Saving:

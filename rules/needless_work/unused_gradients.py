@@ -51,7 +51,7 @@ from advisor.api import (
     RankRecord,
 )
 
-from ..shared._places import first_line, forward_lines, set_at
+from ..shared._places import TRIED, first_line, forward_lines, set_at
 from ..shared._words import count, each_step, plural
 from ._for_inputs import with_aside
 from ._gradient_uses import ASIDE, DROPPED, NEVER, THROUGH, UNREAD, parameters, updates, uses
@@ -63,9 +63,6 @@ CONFIRMED = (
     "measured pairs on a CPU: a head, adapters, a student, a discriminator and target networks, with and without "
     "gradients of the other parts"
 )
-
-# Rows whose line is asked for, the longest first; where these have none, neither have others.
-_TRIED = 8
 
 
 def check(
@@ -108,7 +105,7 @@ def check(
             continue
         nodes = rows.nodes if len(rows.nodes) else rows.makers
         longest = nodes[np.argsort(-price.ops.events.dur_ns[nodes])]
-        where = first_line(lines, longest[:_TRIED] if len(rows.nodes) else rows.sure[:_TRIED])
+        where = first_line(lines, longest[:TRIED] if len(rows.nodes) else rows.sure[:TRIED])
         forward = forward_lines(lines, price.ops.trace, longest) if kind not in (UNREAD, ASIDE) else ()
         asked = set_at(record.settings if record else None, "requires_grad") if kind == UNREAD else ()
         yield Finding(

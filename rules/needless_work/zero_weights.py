@@ -37,10 +37,8 @@ from advisor.api import Drawing, Example, Finding, Fix, Ints, Lines, ObservedOps
 
 from ..cheaper_equivalents._equivalent import Equivalent, worth
 from ..shared._examples import node, observed, op, two_steps
-from ..shared._places import first_line
+from ..shared._places import TRIED, first_line
 
-# Rows whose line is asked for, the longest first; where these have none, neither have others.
-_TRIED = 8
 _HOW = (
     "the forward pass of the term and the backward pass of all its ops; low: without the forward pass of ops of which "
     "Python reads a number as well"
@@ -96,7 +94,7 @@ def _by_cost(price: Price, terms: ZeroTerms, seen: ObservedOps) -> list[tuple[In
 
 def _places(lines: Lines, terms: list[tuple[Ints, Ints]]) -> tuple[Source, ...]:
     """The statement of each product, and the line that takes most of its term."""
-    found = (first_line(lines, rows[:_TRIED]) for term in terms for rows in term)
+    found = (first_line(lines, rows[:TRIED]) for term in terms for rows in term)
     return tuple(dict.fromkeys(one for one in found if one is not None))
 
 

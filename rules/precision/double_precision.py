@@ -49,7 +49,7 @@ from advisor.api import (
 )
 
 from ..shared._examples import STEPS_ON_CPU
-from ..shared._places import first_line, set_at
+from ..shared._places import first_line, longest, set_at
 from ..shared._words import of_step, plural
 from ._double_gains import given_back_us, numbers
 
@@ -72,8 +72,6 @@ _FACTORS = (
 # Quasi-Newton steps take curvature from differences of gradients, which float32 has few digits of; scripts that use
 # them choose float64 for that.
 _CURVATURE = "Optimizer.step#LBFGS"
-# Rows whose line is asked for; where these have none, neither have others.
-_TRIED = 8
 
 
 def check(
@@ -170,7 +168,7 @@ def _brings(recorded: StepOps, rows: Ints) -> Ints:
     outer = outer[outer >= 0]
     mixed = np.array([row for row in outer.tolist() if all(numbers(events, row))], np.int64)
     most = mixed if len(mixed) else outer
-    return most[np.argsort(-events.dur_ns[most])][:_TRIED]
+    return longest(events, most)
 
 
 _STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"

@@ -11,6 +11,7 @@ from advisor.api import (
     CallSites,
     Category,
     CodePlace,
+    Events,
     Ints,
     Lines,
     Loader,
@@ -20,6 +21,9 @@ from advisor.api import (
     Source,
     Trace,
 )
+
+# Rows whose line is asked for; where these have none, neither have others.
+TRIED = 8
 
 
 def place(where: Source | None) -> str:
@@ -89,6 +93,11 @@ def calls_collector(line: Source, record: RankRecord | None) -> bool:
     """Whether it is the only line of the script's text that calls `gc.collect()`."""
     called = set_at(record.settings, "gc.collect") if record else ()
     return any((line.file, line.line) == (at.file, at.line) for at in called)
+
+
+def longest(events: Events, rows: Ints) -> Ints:
+    """Those of these rows whose line is asked for, the longest first."""
+    return rows[np.argsort(-events.dur_ns[rows], kind="stable")][:TRIED]
 
 
 def first_line(lines: Lines | None, rows: Ints) -> Source | None:
