@@ -30,9 +30,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from advisor.api import (
-    BACKWARD,
     ELEMENTWISE,
-    GEMM,
     NEXT_WORKERS,
     BatchSplit,
     Breakdown,
@@ -326,11 +324,7 @@ EXAMPLES = [
             """,
             us=50,
             X=Ev(
-                "aten::select",
-                dims=[[8, 256], [], []],
-                args={"Concrete Inputs": ["", "0", "3"]},
-                times=8,
-                launches="",
+                "aten::select", dims=[[8, 256], [], []], args={"Concrete Inputs": ["", "0", "3"]}, times=8, launches=""
             ),
             F=replace(_layer(1, 256), times=8),
             B=_backward(1, 256),
@@ -356,7 +350,6 @@ EXAMPLES = [
             F=_layer(4, 256),
             B=_backward(4, 256),
             O=_OPTIMIZER,
-            K=GEMM,
         ),
         facts=_known(4),
         saves_us=None,
@@ -385,7 +378,7 @@ EXAMPLES = [
     ),
     Example(
         "inference: no optimizer steps",
-        draw(_STEPS.replace("[O     ]", "        "), us=10, F=_layer(4, 256), B=BACKWARD),
+        draw(_STEPS.replace("[O     ]", "        "), us=10, F=_layer(4, 256)),
         facts=_known(4),
         saves_us=None,
         near_miss=True,

@@ -24,8 +24,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     Breakdown,
     Ev,
     Example,
@@ -178,14 +176,14 @@ _STEPS = """
 EXAMPLES = [
     Example(
         "a new length in each step",
-        draw(_STEPS, us=1000, L=_LOOKUP, C=_RECOMPILE, F=FORWARD, B=BACKWARD),
+        draw(_STEPS, us=1000, L=_LOOKUP, C=_RECOMPILE),
         facts={"compile": {"recompiles": _SIZES[:3]}, "settings": {"compiled": True}},
         saves_us="unknown",
         says=("compiled 2 times in 2 profiled steps", "size mismatch at index 0. expected 6"),
     ),
     Example(
         "the same in a trace without a record, whose first step may be the warm-up",
-        draw(_STEPS, us=1000, L=_LOOKUP, C=_RECOMPILE, F=FORWARD, B=BACKWARD),
+        draw(_STEPS, us=1000, L=_LOOKUP, C=_RECOMPILE),
         saves_us="unknown",
         says=("compiled once",),
     ),
@@ -199,21 +197,13 @@ EXAMPLES = [
             us=1000,
             L=_LOOKUP,
             C=_RECOMPILE,
-            F=FORWARD,
-            B=BACKWARD,
         ),
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "eight recompilations later it runs uncompiled",
-        draw(
-            "step [1              ][2              ]\ncpu  [L][F    ][B    ] [L][F    ][B    ]",
-            us=1000,
-            L=_LOOKUP,
-            F=FORWARD,
-            B=BACKWARD,
-        ),
+        draw("step [1              ][2              ]\ncpu  [L][F    ][B    ] [L][F    ][B    ]", us=1000, L=_LOOKUP),
         facts={"compile": {"recompiles": _SIZES}, "settings": {"compiled": True}},
         saves_us="unknown",
         says=("gave up on 1 function after 8 recompilations",),
@@ -225,16 +215,12 @@ EXAMPLES = [
             us=1000,
             L=_LOOKUP,
             R=_REGION,
-            F=FORWARD,
-            B=BACKWARD,
         ),
         facts={"compile": {"recompiles": _SIZES[:2]}, "settings": {"compiled": True}},
         saves_us=None,
         near_miss=True,
     ),
     Example(
-        "no torch.compile",
-        draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000, F=FORWARD, B=BACKWARD),
-        saves_us=None,
+        "no torch.compile", draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000), saves_us=None
     ),
 ]

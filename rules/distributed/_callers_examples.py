@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, GEMM, GLOO, OPTIMIZER, Drawing, Ev, Example, draw
+from advisor.api import GLOO, OPTIMIZER, Drawing, Ev, Example, draw
 
 # A gradient is stored, and the reducer asks for a reduction, which ends after the backward pass.
 _REDUCED = """
@@ -47,8 +47,6 @@ _STORED = Ev("torch::autograd::AccumulateGrad")
 def _drawn(text: str, elements: int, times: int = 1, asked: str = "", *, own_line: bool = False) -> Drawing:
     shape: dict[str, Any] = {"dtypes": ["float"]}
     names: dict[str, Any] = {
-        "F": FORWARD,
-        "B": BACKWARD,
         "S": _STORED,
         "A": Ev("c10d::allreduce_", times=times, fill=0.2, dims=[[elements]], **shape),
         "G": Ev(GLOO.name, GLOO.cat, times=times, dims=[[elements]], **shape),
@@ -179,10 +177,8 @@ def _compiled(steps: str, node: str = _NODE.format("CompiledFunction", ""), elem
         device="A100",
         D=Ev("DistributedDataParallel.forward", "user_annotation", launches=""),
         E=Ev(node, launches=""),
-        F=FORWARD,
         B=Ev("aten::mm"),
         A=Ev("c10d::allreduce_", launches="collective", times=2),
-        K=GEMM,
         N=Ev(reduction, "kernel", times=2, args=_REDUCES | {"In msg nelems": elements}),
     )
 

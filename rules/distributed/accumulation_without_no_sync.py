@@ -28,12 +28,8 @@ import numpy as np
 
 from advisor.api import (
     ALLREDUCE,
-    BACKWARD,
-    FORWARD,
-    GEMM,
     GLOO,
     NCCL,
-    OPTIMIZER,
     ZERO_GRAD,
     CallSites,
     Communication,
@@ -157,13 +153,10 @@ _REDUCED = Ev(ALLREDUCE.name, launches="", dims=[[1_000_000]])
 _STATISTICS = Ev(ALLREDUCE.name, launches="", dims=[[512]])
 _WORDS: dict[str, Any] = {
     "W": Ev("DistributedDataParallel.forward", "user_annotation"),
-    "F": FORWARD,
-    "B": BACKWARD,
     "S": Ev("torch::autograd::AccumulateGrad", launches=""),
     "A": _REDUCED,
     "a": _STATISTICS,
     "C": Ev("torch.distributed.ddp.reducer::copy_bucket_to_grad", launches=""),
-    "O": OPTIMIZER,
     "Z": ZERO_GRAD,
     "G": GLOO,
 }
@@ -193,9 +186,8 @@ def _on_gpu(first: str) -> Drawing:
         """,
         us=1000,
         world_size=2,
-        **{word: _WORDS[word] for word in "WFBSO"},
+        **{word: _WORDS[word] for word in "WS"},
         A=replace(_REDUCED, launches="collective"),
-        K=GEMM,
         N=NCCL,
     )
 

@@ -34,9 +34,6 @@ from typing import Any
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
     Drawing,
     Ev,
     Example,
@@ -219,18 +216,7 @@ _COPIED = Ev("aten::copy_", times=2)
 
 def _host(sends: Ev = _SENT, wrapped: Ev = _WRAPPED) -> Drawing:
     waits = Ev("gloo:broadcast", "user_annotation", dims=[[1 << 20]])
-    return draw(
-        _ON_HOST,
-        us=1000,
-        world_size=2,
-        W=wrapped,
-        C=_JOINED,
-        A=sends,
-        D=_COPIED,
-        F=FORWARD,
-        B=BACKWARD,
-        G=waits,
-    )
+    return draw(_ON_HOST, us=1000, world_size=2, W=wrapped, C=_JOINED, A=sends, D=_COPIED, G=waits)
 
 
 def _settings(*still: bool | None, newer: bool = True) -> dict[str, Any]:
@@ -271,10 +257,7 @@ EXAMPLES = [
             world_size=8,
             device="H100",
             W=_WRAPPED,
-            F=FORWARD,
             A=Ev("c10d::broadcast_", launches="collective"),
-            B=BACKWARD,
-            K=GEMM,
             N=Ev(
                 "ncclDevKernel_broadcast(ncclDevKernelArgsStorage<4096ul>)",
                 "kernel",
@@ -295,8 +278,6 @@ EXAMPLES = [
             C=Ev(_JOINED.name, fill=0.01),
             A=_SENT,
             D=Ev(_COPIED.name, fill=0.01),
-            F=FORWARD,
-            B=BACKWARD,
             G=Ev("gloo:broadcast", "user_annotation", dims=[[64]], fill=0.01),
         ),
         facts=_settings(False),
@@ -314,8 +295,6 @@ EXAMPLES = [
             us=1000,
             world_size=2,
             W=_WRAPPED,
-            F=FORWARD,
-            B=BACKWARD,
         ),
         facts=_settings(),
         saves_us=None,

@@ -129,9 +129,7 @@ _AT_ONCE = """
 
 def _drawn(text: str, second: int = 1) -> Drawing:
     other = Ev(GEMM.name, GEMM.cat, args={"device": second})
-    return draw(
-        text, us=1000, device="A100", F=FORWARD, H=FORWARD, B=BACKWARD, C=BACKWARD, K=GEMM, L=other, M=GEMM, N=other
-    )
+    return draw(text, us=1000, device="A100", H=FORWARD, C=BACKWARD, L=other, M=GEMM, N=other)
 
 
 EXAMPLES = [
@@ -153,8 +151,6 @@ EXAMPLES = [
             gpu 7   [K    ]    [K    ]
             """,
             us=1000,
-            F=FORWARD,
-            K=GEMM,
         ),
         saves_us=None,
     ),

@@ -23,10 +23,7 @@ from collections.abc import Iterator
 
 from advisor.api import (
     ALLREDUCE,
-    BACKWARD,
     D2H_PAGEABLE,
-    FORWARD,
-    GEMM,
     GLOO,
     NCCL,
     TO,
@@ -125,36 +122,20 @@ _ON_HOST = """
 EXAMPLES = [
     Example(
         "gradients of a GPU by gloo",
-        draw(_WAITING, us=1000, world_size=2, F=FORWARD, B=BACKWARD, T=TO, C=D2H_PAGEABLE, G=GLOO, K=GEMM),
+        draw(_WAITING, us=1000, world_size=2, T=TO, C=D2H_PAGEABLE, G=GLOO),
         saves_us=(0, 18000),
         says=("once a step", "the GPU computes nothing"),
     ),
     Example(
-        "gloo beside the computation",
-        draw(_BARRIER, us=1000, world_size=2, F=FORWARD, B=BACKWARD, G=GLOO, K=GEMM),
-        saves_us=None,
-        near_miss=True,
+        "gloo beside the computation", draw(_BARRIER, us=1000, world_size=2, G=GLOO), saves_us=None, near_miss=True
     ),
     Example(
         "calls of NCCL are annotated on the host",
-        draw(
-            _CALLED,
-            us=1000,
-            world_size=2,
-            F=FORWARD,
-            B=BACKWARD,
-            A=ALLREDUCE,
-            C=Ev("nccl:all_reduce", "user_annotation"),
-            K=GEMM,
-            N=NCCL,
-        ),
+        draw(_CALLED, us=1000, world_size=2, A=ALLREDUCE, C=Ev("nccl:all_reduce", "user_annotation"), N=NCCL),
         saves_us=None,
         near_miss=True,
     ),
     Example(
-        "ranks without a device",
-        draw(_ON_HOST, us=1000, world_size=2, F=FORWARD, B=BACKWARD, G=GLOO),
-        saves_us=None,
-        skipped="no device work",
+        "ranks without a device", draw(_ON_HOST, us=1000, world_size=2, G=GLOO), saves_us=None, skipped="no device work"
     ),
 ]

@@ -31,9 +31,6 @@ from typing import Any
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
     Communication,
     Drawing,
     Ev,
@@ -197,7 +194,7 @@ _ASKED = Ev("c10d::_allgather_base_", launches="collective")
 
 
 def _drawn(text: str) -> Drawing:
-    return draw(text, us=1000, world_size=2, F=FORWARD, B=BACKWARD, A=_ASKED, K=GEMM, N=_GATHER)
+    return draw(text, us=1000, world_size=2, A=_ASKED, N=_GATHER)
 
 
 _AFTER = """
@@ -232,7 +229,7 @@ _HOOKS = """
 
 def _hooked(text: str, name: str = _HOOK) -> Drawing:
     hook = Ev(name, "user_annotation")
-    return draw(text, us=1000, world_size=2, F=FORWARD, B=BACKWARD, A=_ASKED, K=GEMM, N=_GATHER, H=hook)
+    return draw(text, us=1000, world_size=2, A=_ASKED, N=_GATHER, H=hook)
 
 
 def _with(backward: str | None, forward: bool) -> dict[str, Any]:

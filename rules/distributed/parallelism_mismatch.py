@@ -28,9 +28,6 @@ from typing import Any
 
 from advisor.api import (
     ALLREDUCE,
-    BACKWARD,
-    FORWARD,
-    GEMM,
     NCCL,
     Device,
     Drawing,
@@ -191,9 +188,6 @@ def _drawn(world_size: int = 1) -> Drawing:
         """,
         us=1000,
         world_size=world_size,
-        F=FORWARD,
-        B=BACKWARD,
-        K=GEMM,
     )
 
 
@@ -207,10 +201,7 @@ def _talking() -> Drawing:
         """,
         us=1000,
         world_size=8,
-        F=FORWARD,
-        B=BACKWARD,
         A=ALLREDUCE,
-        K=GEMM,
         N=NCCL,
     )
 

@@ -25,8 +25,6 @@ from typing import Any
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     GEMM,
     Category,
     Drawing,
@@ -104,7 +102,7 @@ def _drawn(second: dict[str, Any], *, replicas: bool = True) -> Drawing:
     names = ("Broadcast", "Scatter", "Gather") if replicas else ("aten::detach", "aten::view", "aten::t")
     broadcast, scatter, gather = (Ev(name, launches="") for name in names)
     kernel = Ev(GEMM.name, GEMM.cat, args=second)
-    return draw(_TWO, us=1000, P=broadcast, S=scatter, G=gather, F=FORWARD, B=BACKWARD, K=GEMM, L=kernel)
+    return draw(_TWO, us=1000, P=broadcast, S=scatter, G=gather, L=kernel)
 
 
 EXAMPLES = [

@@ -24,21 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GLOO,
-    Drawing,
-    Example,
-    Finding,
-    Missing,
-    RankFacts,
-    Ranks,
-    Saving,
-    constant,
-    draw,
-    duration,
-)
+from advisor.api import GLOO, Drawing, Example, Finding, Missing, RankFacts, Ranks, Saving, constant, draw, duration
 
 from ..shared._words import percent
 from ._stragglers import COLLECT_TOGETHER
@@ -106,8 +92,6 @@ def _drawn() -> Drawing:
         """,
         us=1000,
         world_size=2,
-        F=FORWARD,
-        B=BACKWARD,
         A=GLOO,
     )
 

@@ -30,9 +30,6 @@ from msgspec import Struct
 
 from advisor.api import (
     ALLREDUCE,
-    BACKWARD,
-    FORWARD,
-    GEMM,
     GLOO,
     NCCL,
     Drawing,
@@ -148,7 +145,7 @@ def _drawn(lasts: Sequence[int], comes: Sequence[int] = ()) -> Drawing:
         lanes["gpu 7 "] += " [K     ]".ljust(length)
         lanes["gpu 20"] += (" " * (10 + late) + f"[{'N':<{last - 2}}]").ljust(length)
     text = "\n".join(f"{lane} {boxes}" for lane, boxes in lanes.items())
-    return draw(text, us=1000, world_size=2, F=FORWARD, B=BACKWARD, A=ALLREDUCE, K=GEMM, N=NCCL)
+    return draw(text, us=1000, world_size=2, A=ALLREDUCE, N=NCCL)
 
 
 def _on_the_host(lasts: Sequence[int]) -> Drawing:
@@ -160,7 +157,7 @@ def _on_the_host(lasts: Sequence[int]) -> Drawing:
         lanes["cpu  "] += "[F ][B  ]".ljust(length)
         lanes["cpu 2"] += (" " * 10 + f"[{'G':<{last - 2}}]").ljust(length)
     text = "\n".join(f"{lane} {boxes}" for lane, boxes in lanes.items())
-    return draw(text, us=1000, world_size=2, F=FORWARD, B=BACKWARD, G=Ev(GLOO.name, GLOO.cat, dims=[[2048]]))
+    return draw(text, us=1000, world_size=2, G=Ev(GLOO.name, GLOO.cat, dims=[[2048]]))
 
 
 _UNEVEN = [3, 3, 30, 3, 3, 3]

@@ -28,19 +28,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GLOO,
-    Drawing,
-    Example,
-    Finding,
-    Fix,
-    Loader,
-    RankFacts,
-    Ranks,
-    draw,
-)
+from advisor.api import GLOO, Drawing, Example, Finding, Fix, Loader, RankFacts, Ranks, draw
 
 from ..shared._places import made_at, place
 from ..shared._words import count, percent
@@ -111,8 +99,6 @@ def _drawn() -> Drawing:
         "cpu 2           [G     ]           [G     ]",
         us=1000,
         world_size=2,
-        F=FORWARD,
-        B=BACKWARD,
         G=GLOO,
     )
 

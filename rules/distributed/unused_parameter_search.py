@@ -22,8 +22,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     GLOO,
     Breakdown,
     Ev,
@@ -101,17 +99,7 @@ _STEPS = """
 EXAMPLES = [
     Example(
         "all parameters are used",
-        draw(
-            _STEPS,
-            us=100,
-            F=FORWARD,
-            S=_SEARCHED,
-            B=BACKWARD,
-            T=_STORED,
-            E=_ALL,
-            G=Ev(GLOO.name, GLOO.cat, dims=[[2]]),
-            world_size=2,
-        ),
+        draw(_STEPS, us=100, S=_SEARCHED, T=_STORED, E=_ALL, G=Ev(GLOO.name, GLOO.cat, dims=[[2]]), world_size=2),
         saves_us=(500, 1300),
         says=("all 2 are used",),
     ),
@@ -123,9 +111,7 @@ EXAMPLES = [
     cpu 3                    [H         ]                   [H         ]
     """,
             us=100,
-            F=FORWARD,
             S=_SEARCHED,
-            B=BACKWARD,
             T=_STORED,
             E=_ALL,
             G=Ev(GLOO.name, GLOO.cat, dims=[[2]]),
@@ -140,9 +126,7 @@ EXAMPLES = [
         draw(
             _STEPS,
             us=100,
-            F=FORWARD,
             S=_SEARCHED,
-            B=BACKWARD,
             T=_STORED,
             E=Ev(_ALL.name, times=3),
             G=Ev(GLOO.name, GLOO.cat, dims=[[3]]),
@@ -160,8 +144,6 @@ EXAMPLES = [
             cpu 2                     [G     ]                       [G    ]
             """,
             us=100,
-            F=FORWARD,
-            B=BACKWARD,
             T=_STORED,
             E=_ALL,
             G=Ev(GLOO.name, GLOO.cat, dims=[[128]]),

@@ -17,10 +17,8 @@ import numpy as np
 from msgspec import structs
 
 from advisor.api import (
-    BACKWARD,
     D2H_PAGEABLE,
     ELEMENTWISE,
-    GEMM,
     Category,
     Drawing,
     Ev,
@@ -202,8 +200,6 @@ def _drawn(first: Ev, second: Ev, asks: str = "all") -> Drawing:
         A=op(asks, [48, 20], launches=""),
         R=_READ,
         G=second,
-        B=BACKWARD,
-        K=GEMM,
         C=D2H_PAGEABLE,
     )
 
@@ -226,8 +222,6 @@ def _looped(compares: str) -> Drawing:
         E=op(compares, [48, 20], launches="kernel"),
         A=op("all", [48, 20], launches="kernel"),
         R=_READ,
-        B=BACKWARD,
-        K=GEMM,
         e=ELEMENTWISE,
         a=ELEMENTWISE,
         C=D2H_PAGEABLE,

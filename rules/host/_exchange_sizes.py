@@ -64,7 +64,7 @@ _MOVED = Ev("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "kernel"
 
 def _example(name: str, follows: Ev, moved: Ev, *, says: tuple[str, ...], fixes: tuple[str, ...]) -> Example:
     forward, back = Ev("aten::linear"), Ev("autograd::engine::evaluate_function: AddmmBackward0")
-    drawn = draw(_STEPS, us=1000, F=forward, I=_READ, A=follows, B=back, K=GEMM, C=D2H_PAGEABLE, X=moved)
+    drawn = draw(_STEPS, us=1000, F=forward, I=_READ, A=follows, B=back, C=D2H_PAGEABLE, X=moved)
     return Example(name, drawn, saves_us=(0, 9000), says=says, fixes=fixes)
 
 

@@ -140,7 +140,7 @@ _STEPS = """
 
 def _example(name: str, drawn: str, before: Ev, fixes: tuple[str, ...]) -> Example:
     forward, back = Ev("aten::linear"), Ev("aten::linear")
-    made = draw(drawn.format("P"), us=1000, F=forward, P=before, I=ITEM, B=back, K=GEMM, C=D2H_PAGEABLE)
+    made = draw(drawn.format("P"), us=1000, F=forward, P=before, I=ITEM, B=back, C=D2H_PAGEABLE)
     return Example(name, made, saves_us=(0, 12_000), fixes=fixes)
 
 
@@ -161,7 +161,6 @@ def _updated(optimizer: str) -> Drawing:
         O=Ev(f"Optimizer.step#{optimizer}.step", "user_annotation", launches=""),
         I=ITEM,
         A=Ev("aten::_foreach_add_"),
-        K=GEMM,
         L=GEMM,
         C=D2H_PAGEABLE,
     )
@@ -187,7 +186,6 @@ def _scaled(optimizer: str, device: str, fixes: tuple[str, ...]) -> Example:
         I=ITEM,
         O=Ev(f"Optimizer.step#{optimizer}.step", "user_annotation", launches=""),
         A=Ev("aten::add_", times=10),
-        K=GEMM,
         L=replace(GEMM, times=10),
         C=D2H_PAGEABLE,
     )

@@ -4,20 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.api import (
-    D2H_PAGEABLE,
-    GEMM,
-    Category,
-    Ev,
-    Example,
-    Fix,
-    Price,
-    SyncSite,
-    Treatment,
-    draw,
-    starts_in,
-    union,
-)
+from advisor.api import D2H_PAGEABLE, Category, Ev, Example, Fix, Price, SyncSite, Treatment, draw, starts_in, union
 
 from ._waits import COPIES, READS, reads_one_by_one
 
@@ -178,7 +165,7 @@ _LOOP = """
 
 def _turned(name: str, waiting: Ev, fixes: tuple[str, ...]) -> Example:
     forward, back = Ev("aten::linear"), Ev("autograd::engine::evaluate_function: AddmmBackward0")
-    drawn = draw(_LOOP, us=1000, F=forward, I=waiting, B=back, K=GEMM, C=D2H_PAGEABLE)
+    drawn = draw(_LOOP, us=1000, F=forward, I=waiting, B=back, C=D2H_PAGEABLE)
     return Example(name, drawn, saves_us=(0, 20_000), says=("4 times a step",), fixes=fixes)
 
 
@@ -193,7 +180,7 @@ _READS = f"""
 
 def _read(name: str, op: str, fix: str) -> Example:
     waiting = Ev(op, launches="memcpy", blocks=True)
-    drawn = draw(_READS, us=1000, F=Ev("aten::linear"), I=waiting, B=Ev("aten::mm"), K=GEMM, C=D2H_PAGEABLE)
+    drawn = draw(_READS, us=1000, F=Ev("aten::linear"), I=waiting, B=Ev("aten::mm"), C=D2H_PAGEABLE)
     return Example(name, drawn, saves_us=(0, 50_000), says=("7 times a step",), fixes=(fix,))
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
     Category,
     Ev,
     Events,
@@ -84,11 +81,8 @@ UPDATES_BESIDE_TORCH = Example(
         gpu 7   [K ][K     ]                   [K ][K     ]
         """,
         us=1000,
-        F=FORWARD,
-        B=BACKWARD,
         Z=Ev("aten::_local_scalar_dense"),
         O=Ev("Optimizer.step#DeepSpeedCPUAdam.step", "user_annotation"),
-        K=GEMM,
     ),
     saves_us=(0, 15_000),
     says=("`DeepSpeedCPUAdam` updates weights on the host",),

@@ -25,22 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import (
-    BACKWARD,
-    D2H_PAGEABLE,
-    ELEMENTWISE,
-    FORWARD,
-    GEMM,
-    Drawing,
-    Ev,
-    Events,
-    Example,
-    Finding,
-    Ints,
-    Lines,
-    Price,
-    draw,
-)
+from advisor.api import D2H_PAGEABLE, FORWARD, Drawing, Ev, Events, Example, Finding, Ints, Lines, Price, draw
 
 from ..shared._examples import op
 from ..shared._places import place
@@ -108,7 +93,6 @@ _STEPS = """
     cpu    [F   ][G][A][R]    [E][H][A][R]  [B ] [F   ][G][A][R]    [E][H][A][R]  [B ]
     """
 _CHECKED: dict[str, Any] = {
-    "F": FORWARD,
     "G": op("gt", [64, 6], []),
     "E": op("eq", [64, 6], [64, 6]),
     "H": op("all", [64, 6]),
@@ -150,13 +134,9 @@ EXAMPLES = [
             gpu 7   [K           ][E][E]  [C][K   ]    [K           ][E][E]  [C][K   ]
             """,
             us=100,
-            F=FORWARD,
             G=op("gt", [64, 6], [], launches="kernel"),
             A=op("_is_all_true", [64, 6], launches="kernel"),
             R=Ev("aten::is_nonzero", launches="memcpy", blocks=True),
-            B=BACKWARD,
-            K=GEMM,
-            E=ELEMENTWISE,
             C=D2H_PAGEABLE,
         ),
         saves_us="unknown",

@@ -30,8 +30,6 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     Ev,
     Example,
     Finding,
@@ -259,7 +257,7 @@ EXAMPLES = [
     ),
     Example(
         "calls of the script on a busy machine, so that one takes four times as long as another",
-        draw(_CALLED, us=1000, F=FORWARD, B=BACKWARD, C=Ev("train.py(31): on_step_end")),
+        draw(_CALLED, us=1000, C=Ev("train.py(31): on_step_end")),
         facts=_EVEN | _SET_AT | {"gc_pauses_us": [1000.0, 4000.0] + [1500.0] * 8},
         saves_us=(1100, 2000),
         fixes=("Remove `gc.collect()`",),
@@ -278,7 +276,7 @@ EXAMPLES = [
     ),
     Example(
         "the interpreter's own beside a line of Python, in a script that calls the collector once before the loop",
-        draw(_CALLED, us=1000, F=FORWARD, B=BACKWARD, C=Ev("train.py(40): on_step_end")),
+        draw(_CALLED, us=1000, C=Ev("train.py(40): on_step_end")),
         facts=_EVEN | _SET_AT | {"gc_pauses_us": [200.0] * 8 + [4000.0] * 3},
         saves_us=(560, 1700),
         fixes=("Call `gc.freeze()`",),
@@ -347,12 +345,7 @@ EXAMPLES = [
         saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "no collection",
-        STEPS_ON_CPU,
-        facts=_EVEN | {"gc_pauses_us": []},
-        saves_us=None,
-    ),
+    Example("no collection", STEPS_ON_CPU, facts=_EVEN | {"gc_pauses_us": []}, saves_us=None),
     Example(
         "a bare trace does not tell",
         STEPS_ON_CPU,

@@ -33,9 +33,7 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
     D2H_PAGEABLE,
-    FORWARD,
     GEMM,
     ITEM,
     NEXT,
@@ -235,7 +233,7 @@ EXAMPLES = [
     *COMPUTED_FOR_COPIES,
     Example(
         "a function prepares the input before each launch",
-        draw(_STEPS, us=1000, P=Ev("train.py(12): prepare"), F=FORWARD, B=BACKWARD, K=GEMM),
+        draw(_STEPS, us=1000, P=Ev("train.py(12): prepare")),
         saves_us=(9000, 15000),
         says=("`prepare` in train.py:12",),
     ),
@@ -248,9 +246,6 @@ EXAMPLES = [
             gpu 7                [K ][K    ]               [K ][K    ]
             """,
             us=1000,
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
         ),
         saves_us="unknown",
         says=("does not name", "advisor run"),
@@ -265,10 +260,7 @@ EXAMPLES = [
             gpu 7   [K ]                 [K ] [K ]                 [K ]
             """,
             us=1000,
-            F=FORWARD,
-            B=BACKWARD,
             A=Ev("cudaHostAlloc", "cuda_runtime"),
-            K=GEMM,
         ),
         saves_us="unknown",
         says=("another thread calls `cudaHostAlloc`",),
@@ -284,12 +276,9 @@ EXAMPLES = [
             gpu 7   [K ][K]              [K]  [K ][K]              [K]
             """,
             us=1000,
-            F=FORWARD,
-            B=BACKWARD,
             O=Ev("Optimizer.step#SGD.step", "user_annotation"),
             P=Ev("train.py(90): step"),
             U="aten::_foreach_add_",
-            K=GEMM,
         ),
         saves_us="unknown",
     ),
@@ -303,16 +292,13 @@ EXAMPLES = [
             """,
             us=1000,
             P=Ev("train.py(12): prepare"),
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
         ),
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "idle, but the loop waits for its loader: another rule's time",
-        draw(_STEPS, us=200, P=NEXT, F=FORWARD, B=BACKWARD, K=GEMM),
+        draw(_STEPS, us=200, P=NEXT),
         saves_us=None,
         near_miss=True,
     ),
@@ -326,9 +312,7 @@ EXAMPLES = [
             gpu 7                  [C]                        [C]
             """,
             us=1000,
-            F=FORWARD,
             I=ITEM,
-            K=GEMM,
             C=D2H_PAGEABLE,
         ),
         saves_us=None,
@@ -358,9 +342,6 @@ EXAMPLES = [
             gpu 7   [K       ][K       ][K       ][K      ]
             """,
             us=1000,
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
         ),
         saves_us=None,
     ),

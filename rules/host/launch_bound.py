@@ -32,7 +32,6 @@ import numpy as np
 from advisor.api import (
     BACKWARD,
     ELEMENTWISE,
-    FORWARD,
     GEMM,
     Ev,
     Example,
@@ -265,7 +264,6 @@ EXAMPLES = [
             gpu 7   [G  ][K                      ][G  ][K                     ]
             """,
             us=25,
-            F=FORWARD,
             B=Ev(BACKWARD.name, launches="kernel", times=20),
             G=GEMM,
             K=_SHORT,
@@ -294,24 +292,14 @@ EXAMPLES = [
     ),
     Example(
         "a loop over the rows of a tensor",
-        draw(
-            _STEPS,
-            us=50,
-            F=Ev("aten::add", times=40),
-            K=Ev(ELEMENTWISE.name, "kernel", times=40, fill=0.2),
-        ),
+        draw(_STEPS, us=50, F=Ev("aten::add", times=40), K=Ev(ELEMENTWISE.name, "kernel", times=40, fill=0.2)),
         saves_us=(0, 1100),
         says=("in loops, the longest of 40 times `add`",),
         fixes=("Compute the 40 iterations by ops on whole tensors",),
     ),
     Example(
         "forty layers: they have weights and are no loop",
-        draw(
-            _STEPS,
-            us=50,
-            F=Ev("aten::addmm", times=40),
-            K=Ev(ELEMENTWISE.name, "kernel", times=40, fill=0.2),
-        ),
+        draw(_STEPS, us=50, F=Ev("aten::addmm", times=40), K=Ev(ELEMENTWISE.name, "kernel", times=40, fill=0.2)),
         saves_us=(0, 1100),
         fixes=("Compile the model",),
     ),
@@ -339,9 +327,6 @@ EXAMPLES = [
             gpu 7   [K               ][K              ] [K               ][K              ]
             """,
             us=1000,
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
         ),
         saves_us=None,
     ),

@@ -259,10 +259,7 @@ EXAMPLES = [
         says=("train.py:31", "`mul` 40 times a step"),
     ),
     Example(
-        "eight layers, each called once",
-        draw(_ON_HOST, us=50, L=_loop(8, 31), B=_AFTER),
-        saves_us=None,
-        near_miss=True,
+        "eight layers, each called once", draw(_ON_HOST, us=50, L=_loop(8, 31), B=_AFTER), saves_us=None, near_miss=True
     ),
     Example(
         "forty layers, called by one line of the script",
@@ -284,11 +281,7 @@ EXAMPLES = [
         saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "one op over all elements",
-        draw(_ON_HOST, us=50, L=_loop(1, 31), B=_AFTER),
-        saves_us=None,
-    ),
+    Example("one op over all elements", draw(_ON_HOST, us=50, L=_loop(1, 31), B=_AFTER), saves_us=None),
     Example(
         "a loop of small kernels, for which a GPU waits",
         draw(
@@ -297,14 +290,13 @@ EXAMPLES = [
             L=_loop_on_device(40),
             E=Ev(ELEMENTWISE.name, "kernel", times=40, fill=0.2),
             B=Ev(BACKWARD.name, launches="kernel", args=_AFTER.args),
-            K=GEMM,
         ),
         saves_us=(0, 700),
         says=("train.py:31", "for which the GPU waits"),
     ),
     Example(
         "a moving average of forty weights, of which no line is known",
-        draw(_AVERAGED, us=50, F=_FORWARD_ONLY, L=_average(_SMALL_WEIGHT), E=_AVERAGES, K=GEMM),
+        draw(_AVERAGED, us=50, F=_FORWARD_ONLY, L=_average(_SMALL_WEIGHT), E=_AVERAGES),
         saves_us=(0, 800),
         says=("`mul_` 40 times a step, tensor by tensor",),
     ),
@@ -324,7 +316,7 @@ EXAMPLES = [
     ),
     Example(
         "the same of large weights, whose kernels move what they must",
-        draw(_AVERAGED, us=50, F=_FORWARD_ONLY, L=_average(_LARGE_WEIGHT), E=replace(_AVERAGES, fill=1.0), K=GEMM),
+        draw(_AVERAGED, us=50, F=_FORWARD_ONLY, L=_average(_LARGE_WEIGHT), E=replace(_AVERAGES, fill=1.0)),
         saves_us=None,
         near_miss=True,
         skipped="advisor run",
@@ -337,7 +329,6 @@ EXAMPLES = [
             L=_loop_on_device(40),
             E=Ev(ELEMENTWISE.name, "kernel", times=40),
             B=Ev(BACKWARD.name, launches="kernel", args=_AFTER.args),
-            K=GEMM,
         ),
         saves_us=None,
         near_miss=True,
@@ -350,7 +341,6 @@ EXAMPLES = [
             L=_loop_on_device(40, "aten::linear"),
             E=Ev(ELEMENTWISE.name, "kernel", times=40, fill=0.2),
             B=Ev(BACKWARD.name, launches="kernel", args=_AFTER.args),
-            K=GEMM,
         ),
         saves_us=None,
         near_miss=True,
@@ -366,7 +356,6 @@ EXAMPLES = [
             us=50,
             L=Ev("aten::mul", times=40, launches="", args={"Call stack": "train.py(31): step"}),
             B=_AFTER,
-            K=GEMM,
         ),
         saves_us=None,
         near_miss=True,

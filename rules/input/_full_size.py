@@ -10,8 +10,6 @@ import numpy as np
 from msgspec import Struct
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     NEXT,
     Category,
     Drawing,
@@ -198,8 +196,6 @@ def _steps(large: list[int], small: bool = False, pooled: bool = False) -> Drawi
         C=cut,
         R=Ev("aten::adaptive_avg_pool2d", dims=[large, []]) if pooled else Ev("aten::flip", dims=[window, []]),
         S=Ev("aten::cat", dims=[[window, window], []]),
-        F=FORWARD,
-        B=BACKWARD,
     )
 
 

@@ -150,7 +150,6 @@ def _module(mean: Ev, back: Ev) -> Drawing:
         M=mean,
         B=back,
         Y=SYNC,
-        K=GEMM,
         G=GEMM,
         E=Ev("softmax_warp_forward", "kernel"),
         R=Ev("void at::native::reduce_kernel<512, 1, MeanOps>", "kernel"),

@@ -25,7 +25,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
     SYNC,
     Device,
     Drawing,
@@ -144,7 +143,7 @@ _STEPS = """
 
 
 def _drawn(norm: Ev, kernel: Ev) -> Drawing:
-    return draw(_STEPS, us=100, device="A100", A=norm, B=BACKWARD, S=SYNC, K=kernel, L=_kernel(1000))
+    return draw(_STEPS, us=100, device="A100", A=norm, S=SYNC, K=kernel, L=_kernel(1000))
 
 
 EXAMPLES = [

@@ -34,9 +34,6 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
     Ev,
     Example,
     Finding,
@@ -184,13 +181,13 @@ EXAMPLES = [
     *OF_THE_MODULE,
     Example(
         "product, mask, softmax, product",
-        draw(_BY_HAND, us=1000, Q=_SCORES, M="aten::masked_fill", S="aten::_softmax", V=_SCORES, B=BACKWARD),
+        draw(_BY_HAND, us=1000, Q=_SCORES, M="aten::masked_fill", S="aten::_softmax", V=_SCORES),
         saves_us=(5000, 8500),
         says=("once a step",),
     ),
     Example(
         "the same in a model of Transformers",
-        draw(_BY_HAND, us=1000, Q=_SCORES, M="aten::masked_fill", S="aten::_softmax", V=_SCORES, B=BACKWARD),
+        draw(_BY_HAND, us=1000, Q=_SCORES, M="aten::masked_fill", S="aten::_softmax", V=_SCORES),
         facts={"settings": {"attention": {"implementation": "eager"}}},
         saves_us=(5000, 8500),
         fixes=('from_pretrained(name, attn_implementation="sdpa")',),
@@ -209,8 +206,6 @@ EXAMPLES = [
             S="aten::_softmax",
             D="aten::native_dropout",
             V=_SCORES,
-            F=FORWARD,
-            K=GEMM,
             E=Ev("softmax_warp_forward", "kernel"),
         ),
         saves_us=(6000, 15500),
@@ -230,8 +225,6 @@ EXAMPLES = [
             A="aten::add",
             S="aten::_softmax",
             V=_SCORES,
-            F=FORWARD,
-            K=GEMM,
             E=Ev("softmax_warp_forward", "kernel"),
         ),
         # Three kernels of 4 ms: all but the gather at most.
@@ -251,8 +244,6 @@ EXAMPLES = [
             M="aten::masked_fill",
             S="aten::_softmax",
             V=_SCORES,
-            F=FORWARD,
-            K=GEMM,
             E=Ev("softmax_warp_forward", "kernel"),
         ),
         # Two kernels of 4 ms: low, the mask and 0.3 of the softmax.
@@ -272,8 +263,6 @@ EXAMPLES = [
             M="aten::add",
             S="aten::_softmax",
             V=_SCORES,
-            F=FORWARD,
-            K=GEMM,
             E=Ev("softmax_warp_forward", "kernel"),
         ),
         saves_us=(6000, 15500),
@@ -288,7 +277,6 @@ EXAMPLES = [
             M="aten::mul",
             S=Ev("aten::_softmax", dims=[[64, 24]]),
             V=Ev("aten::bmm", dims=[[24, 64, 32], [24, 32, 32]]),
-            B=BACKWARD,
         ),
         saves_us=None,
         near_miss=True,
@@ -298,9 +286,7 @@ EXAMPLES = [
         draw(
             "step [1              ][2              ]\ncpu  [F   ][S ][B    ] [F   ][S ][B    ]",
             us=1000,
-            F=FORWARD,
             S="aten::_softmax",
-            B=BACKWARD,
         ),
         saves_us=None,
         near_miss=True,
@@ -310,9 +296,7 @@ EXAMPLES = [
         draw(
             "step [1              ][2              ]\ncpu  [F   ][A     ][B] [F   ][A     ][B]",
             us=1000,
-            F=FORWARD,
             A="aten::_scaled_dot_product_flash_attention_for_cpu",
-            B=BACKWARD,
         ),
         saves_us=None,
     ),

@@ -169,7 +169,6 @@ def _between_products(last: str) -> Drawing:
         W=SYNC,
         E=Ev(_ROOT.name, "kernel", times=3),
         P=Ev("void (anonymous namespace)::cunn_SoftMaxForward<8, float, float, float>", "kernel"),
-        K=GEMM,
     )
 
 
@@ -187,7 +186,6 @@ EXAMPLES = [
             W=SYNC,
             E=_ROOT,
             M=_MEAN,
-            K=GEMM,
         ),
         saves_us=(0, 1400),
         says=("sequences of 5",),
@@ -203,8 +201,6 @@ EXAMPLES = [
             us=100,
             O=Ev("aten::mul", times=4),
             W=SYNC,
-            E=ELEMENTWISE,
-            K=GEMM,
         ),
         saves_us=None,
         near_miss=True,
@@ -233,7 +229,6 @@ EXAMPLES = [
             O=Ev("aten::mul", times=3),
             W=SYNC,
             E=Ev(ELEMENTWISE.name, "kernel", times=2, fill=0.5),
-            K=GEMM,
         ),
         saves_us=None,
         near_miss=True,
@@ -244,7 +239,6 @@ EXAMPLES = [
             "step [1           ][2           ]\ncpu  [C ][F  ]     [C ][F  ]\ngpu 7  [V ][V   ]    [V ][V   ]",
             us=100,
             C=FORWARD,
-            F=FORWARD,
             V=GEMM,
         ),
         saves_us=None,

@@ -23,7 +23,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from advisor.api import (
-    FORWARD,
     Category,
     Device,
     Ev,
@@ -118,28 +117,28 @@ _OFF = {"settings": {"cudnn_benchmark": False, "deterministic": False, "compiled
 EXAMPLES = [
     Example(
         "fixed sizes, and nothing tried out",
-        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(32), F=FORWARD, K=_KERNEL, L=_KERNEL),
+        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(32), K=_KERNEL, L=_KERNEL),
         facts=_OFF,
         saves_us="unknown",
         says=("cudnn.benchmark is off",),
     ),
     Example(
         "sizes that change",
-        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(31), F=FORWARD, K=_KERNEL, L=_KERNEL),
+        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(31), K=_KERNEL, L=_KERNEL),
         facts=_OFF,
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "deterministic algorithms were asked for",
-        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(32), F=FORWARD, K=_KERNEL, L=_KERNEL),
+        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(32), K=_KERNEL, L=_KERNEL),
         facts={"settings": {"cudnn_benchmark": False, "deterministic": True}},
         saves_us=None,
         near_miss=True,
     ),
     Example(
         "tried out",
-        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(32), F=FORWARD, K=_KERNEL, L=_KERNEL),
+        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(32), K=_KERNEL, L=_KERNEL),
         facts={"settings": {"cudnn_benchmark": True}},
         saves_us=None,
     ),

@@ -27,7 +27,6 @@ import numpy as np
 
 from advisor.api import (
     FORWARD,
-    GEMM,
     Ev,
     Example,
     Finding,
@@ -131,13 +130,13 @@ _STEPS = """
 EXAMPLES = [
     Example(
         "the cache is emptied in each step",
-        draw(_STEPS, us=100, F=FORWARD, G=FORWARD, A=_MALLOC, Z=_FREE, K=GEMM),
+        draw(_STEPS, us=100, G=FORWARD, A=_MALLOC, Z=_FREE),
         saves_us=(0, 1600),
         says=("allocates device memory in 1 call a step and frees it in 1",),
     ),
     Example(
         "memory is allocated in each step, where expandable segments are set already",
-        draw(_STEPS, us=100, F=FORWARD, G=FORWARD, A=_MALLOC, Z=_MALLOC, K=GEMM),
+        draw(_STEPS, us=100, G=FORWARD, A=_MALLOC, Z=_MALLOC),
         facts={"environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
         saves_us=(0, 1600),
         says=("in 2 calls a step",),
@@ -145,29 +144,21 @@ EXAMPLES = [
     ),
     Example(
         "a device that is full: an op that needs memory frees first",
-        draw(_RETRIED, us=100, F=FORWARD, G=_NEEDY, M=_MALLOC, Z=_FREE, K=GEMM),
+        draw(_RETRIED, us=100, G=_NEEDY, M=_MALLOC, Z=_FREE),
         saves_us=(0, 1600),
         says=("allocates device memory in 2 calls a step and frees it in 1",),
         fixes=("Lower the peak",),
     ),
     Example(
         "expandable segments are unmapped in each step",
-        draw(_STEPS, us=100, F=FORWARD, G=FORWARD, A=_MAP, Z=_UNMAP, K=GEMM),
+        draw(_STEPS, us=100, G=FORWARD, A=_MAP, Z=_UNMAP),
         saves_us=(0, 1600),
         says=("allocates device memory in 1 call a step and frees it in 1",),
         fixes=("Remove `torch.cuda.empty_cache()`",),
     ),
     Example(
         "pinned memory of the host",
-        draw(
-            _STEPS,
-            us=100,
-            F=FORWARD,
-            G=FORWARD,
-            A=Ev("cudaHostAlloc", "cuda_runtime"),
-            Z=Ev("cudaFreeHost", "cuda_runtime"),
-            K=GEMM,
-        ),
+        draw(_STEPS, us=100, G=FORWARD, A=Ev("cudaHostAlloc", "cuda_runtime"), Z=Ev("cudaFreeHost", "cuda_runtime")),
         saves_us=None,
         near_miss=True,
     ),
@@ -180,9 +171,7 @@ EXAMPLES = [
             gpu 7   [K                          ][K                          ]
             """,
             us=100,
-            F=FORWARD,
             A=_MALLOC,
-            K=GEMM,
         ),
         saves_us=None,
         near_miss=True,

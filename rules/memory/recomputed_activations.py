@@ -27,8 +27,6 @@ import numpy as np
 
 from advisor.api import (
     AUTOGRAD_NODE,
-    FORWARD,
-    GEMM,
     Category,
     Device,
     Drawing,
@@ -232,11 +230,9 @@ def _checkpointed(again: Ev) -> Drawing:
         gpu 7   [K       ][K      ][K        ]  [K       ][K      ][K        ]
         """,
         us=1000,
-        F=FORWARD,
         E=_EVALUATE,
         R=again,
         B=_BACKWARD_OP,
-        K=GEMM,
     )
 
 
@@ -272,7 +268,6 @@ EXAMPLES = [
             cpu 2        [R   ][B   ]                   [R   ][B   ]
             """,
             us=1000,
-            F=FORWARD,
             E=Ev(_EVALUATE.name),
             R=op("mm", number=7),
             B=_BACKWARD_OP,
@@ -291,10 +286,8 @@ EXAMPLES = [
             gpu 7   [K           ][K             ]  [K           ][K             ]
             """,
             us=1000,
-            F=FORWARD,
             E=_EVALUATE,
             B=_BACKWARD_OP,
-            K=GEMM,
         ),
         saves_us=None,
     ),

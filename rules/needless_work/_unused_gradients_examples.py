@@ -49,7 +49,6 @@ def _drawn(
         U=_stored(*head, fill=fill),
         X=node(3, launches=None),
         V=_stored(*backbone, fill=fill),
-        O=OPTIMIZER,
         P=OPTIMIZER,
         M=_UPDATE,
         Q=_UPDATE,

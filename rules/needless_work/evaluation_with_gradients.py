@@ -23,7 +23,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from advisor.api import (
-    GEMM,
     NO_GRAD_SAVES,
     CallSites,
     Ev,
@@ -144,7 +143,6 @@ EXAMPLES = [
             D=_linear(4, 512),
             G=_linear(7, 512),
             H=_linear(8, 512),
-            K=GEMM,
         ),
         saves_us="unknown",
     ),

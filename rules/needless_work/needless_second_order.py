@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 
 from advisor.api import (
-    GEMM,
     NO_GRAD_SAVES,
     OPTIMIZER,
     BackwardPasses,
@@ -150,7 +149,6 @@ def _rows(*, recorded: bool, followed: bool, again: bool) -> dict[str, Any]:
         "N": _inside(name, 5 if recorded else None),
         "E": op("linear", number=6),
         "W": node(5 if followed else 6, launches=None),
-        "O": OPTIMIZER,
         "P": OPTIMIZER,
     }
 
@@ -164,13 +162,13 @@ EXAMPLES = [
     ),
     Example(
         "the same beside a device that waits for the pass",
-        draw(_BESIDE, us=100, K=GEMM, **_rows(recorded=True, followed=False, again=False)),
+        draw(_BESIDE, us=100, **_rows(recorded=True, followed=False, again=False)),
         saves_us=(0, 450),
         says=("the GPU waits for it",),
     ),
     Example(
         "beside a device that has enough to do",
-        draw(_AHEAD, us=100, K=GEMM, **_rows(recorded=True, followed=False, again=False)),
+        draw(_AHEAD, us=100, **_rows(recorded=True, followed=False, again=False)),
         saves_us=None,
         near_miss=True,
     ),

@@ -33,7 +33,6 @@ from typing import Any
 import numpy as np
 
 from advisor.api import (
-    GEMM,
     Example,
     Features,
     Finding,
@@ -247,7 +246,6 @@ EXAMPLES = [
             """,
             us=100,
             **{name: replace(one, launches="kernel") for name, one in _OPS.items()},
-            K=GEMM,
         ),
         facts=_facts(),
         saves_us=(1500, 2700),

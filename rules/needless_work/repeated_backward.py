@@ -217,7 +217,6 @@ def _drawn(
     rows |= {"A": _op("aten::linear", 1), "B": _op("aten::relu", 2)}
     rows |= {"C": _op("aten::linear", 11), "D": _op("aten::relu", 12)}
     rows |= {
-        "O": OPTIMIZER,
         "P": OPTIMIZER,
         "Q": between,
         "R": Ev("aten::ones_like", dims=[[]]),

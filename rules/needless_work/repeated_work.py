@@ -35,7 +35,6 @@ import numpy as np
 
 from advisor.api import (
     FORWARD,
-    OPTIMIZER,
     Ev,
     Example,
     Finding,
@@ -165,7 +164,6 @@ _CALLED: dict[str, Any] = {
     **{name: op("linear", number=number) for name, number in zip("BADC", (2, 3, 4, 5), strict=True)},
     **{name: node(number) for name, number in zip("ZYVW", (1, 2, 3, 4), strict=True)},
     "R": Ev("aten::ones_like"),
-    "O": OPTIMIZER,
 }
 _CALLED_TWICE: dict[str, Any] = {
     "names": ["aten::linear", "aten::ones_like"],

@@ -32,8 +32,6 @@ from typing import Any
 import numpy as np
 
 from advisor.api import (
-    GEMM,
-    OPTIMIZER,
     CallSites,
     Ev,
     Example,
@@ -181,16 +179,7 @@ EXAMPLES = [
     *AFTER_THE_UPDATE,
     Example(
         "the accuracy comes from a pass of its own",
-        draw(
-            _STEPS,
-            us=100,
-            **_TRAINED,
-            **_TRAINED_2,
-            C=linear(3),
-            D=linear(4),
-            G=linear(7),
-            H=linear(8),
-        ),
+        draw(_STEPS, us=100, **_TRAINED, **_TRAINED_2, C=linear(3), D=linear(4), G=linear(7), H=linear(8)),
         saves_us=(0, 1000),
         says=("repeated once a step",),
     ),
@@ -209,7 +198,6 @@ EXAMPLES = [
             D=linear(4),
             G=linear(7),
             H=linear(8),
-            K=GEMM,
         ),
         saves_us=(0, 1700),
     ),
@@ -230,14 +218,7 @@ EXAMPLES = [
     ),
     Example(
         "a second pass in one of two steps",
-        draw(
-            _STEPS.replace("[G ][H ]", ""),
-            us=100,
-            **_TRAINED,
-            **_TRAINED_2,
-            C=linear(3),
-            D=linear(4),
-        ),
+        draw(_STEPS.replace("[G ][H ]", ""), us=100, **_TRAINED, **_TRAINED_2, C=linear(3), D=linear(4)),
         saves_us=None,
         near_miss=True,
     ),
@@ -270,7 +251,6 @@ EXAMPLES = [
             D=linear(4),
             G=linear(7),
             H=linear(8),
-            O=OPTIMIZER,
         ),
         saves_us=None,
         near_miss=True,

@@ -35,7 +35,6 @@ import numpy as np
 
 from advisor.api import (
     FORWARD,
-    GEMM,
     OPTIMIZER,
     Device,
     Ev,
@@ -232,9 +231,7 @@ _ADAPTED = """
     cpu                    [U][V]                                  [U][V]
     """
 _UPDATED: dict[str, Any] = {
-    "F": FORWARD,
     "B": _BACKWARD,
-    "O": OPTIMIZER,
     "U": Ev("aten::add_", dims=[[800, 800], [800, 800], []]),
     "V": Ev("aten::add_", dims=[[800], [800], []]),
 }
@@ -248,13 +245,13 @@ EXAMPLES = [
     ),
     Example(
         "a snapshot after each step on a device, which waits for it",
-        draw(_ON_DEVICE, us=100, C=_MOVED, D=_SMALL, K=GEMM, M=_WITHIN, **_REST),
+        draw(_ON_DEVICE, us=100, C=_MOVED, D=_SMALL, M=_WITHIN, **_REST),
         saves_us=(0, 1500),
         says=("All weights are copied once a step",),
     ),
     Example(
         "a copy to the host, which is a checkpoint's",
-        draw(_ON_DEVICE, us=100, C=_MOVED, D=_SMALL, K=GEMM, M=_TO_HOST, **_REST),
+        draw(_ON_DEVICE, us=100, C=_MOVED, D=_SMALL, M=_TO_HOST, **_REST),
         saves_us=None,
         near_miss=True,
     ),

@@ -9,8 +9,6 @@ import numpy as np
 from msgspec import Struct
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     Category,
     Drawing,
     Ev,
@@ -139,7 +137,7 @@ _STEPS = """
 
 def _updates(times: int) -> Drawing:
     """Two steps whose update of so many tensors no optimizer's row is around."""
-    return draw(_STEPS, us=100, A=Ev("aten::addcdiv_", times=times, fill=0.3), F=FORWARD, B=BACKWARD)
+    return draw(_STEPS, us=100, A=Ev("aten::addcdiv_", times=times, fill=0.3))
 
 
 def _line(times: int) -> Drawing:
@@ -157,8 +155,6 @@ def _line(times: int) -> Drawing:
         L=Ev("advisor:line|train.py|31|<module>", "user_annotation", times=times),
         **more,
         A=Ev("aten::addcdiv_", times=40, fill=0.3),
-        F=FORWARD,
-        B=BACKWARD,
     )
 
 

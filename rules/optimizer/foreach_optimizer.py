@@ -25,8 +25,6 @@ import numpy as np
 from msgspec import Struct
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     GEMM,
     OPTIMIZER,
     Drawing,
@@ -164,8 +162,6 @@ def _adamw(products: Ev, lists: Ev) -> Drawing:
         gpu 7   [P      ][L                   ]           [P      ][L                   ]
         """,
         us=100,
-        F=FORWARD,
-        B=BACKWARD,
         O=_STEP,
         d="aten::_foreach_mul_",
         l="aten::_foreach_lerp_",
@@ -190,8 +186,6 @@ def _one_op(step: Ev, op: str) -> Drawing:
         gpu 7   [P      ][L                    ]    [P      ][L                    ]
         """,
         us=100,
-        F=FORWARD,
-        B=BACKWARD,
         O=step,
         u=op,
         P=replace(GEMM, times=2),

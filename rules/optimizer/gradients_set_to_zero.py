@@ -25,9 +25,6 @@ import numpy as np
 
 from advisor.api import (
     BACKWARD,
-    ELEMENTWISE,
-    FORWARD,
-    GEMM,
     ZERO_GRAD,
     Category,
     Device,
@@ -180,29 +177,27 @@ _ON_DEVICE = """
     """
 _REST: dict[str, Any] = {
     "Z": ZERO_GRAD,
-    "F": FORWARD,
     "B": Ev(BACKWARD.name, launches=""),
     "S": Ev("torch::autograd::AccumulateGrad", launches=""),
     "A": Ev("aten::add_"),
-    "K": GEMM,
 }
 
 EXAMPLES = [
     Example(
         "zero_grad(set_to_none=False)",
-        draw(_STEPS, us=100, Z=ZERO_GRAD, O="aten::zero_", F=FORWARD, B=BACKWARD),
+        draw(_STEPS, us=100, Z=ZERO_GRAD, O="aten::zero_"),
         saves_us=(100, 400),
         says=("fills the gradients",),
     ),
     Example(
         "the same on a device, with an addition for each gradient",
-        draw(_ON_DEVICE, us=100, O="aten::zero_", E=ELEMENTWISE, **_REST),
+        draw(_ON_DEVICE, us=100, O="aten::zero_", **_REST),
         saves_us=(200, 1000),
         says=("of the host's time",),
     ),
     Example(
         "gradients are dropped, and the kernels are the model's",
-        draw(_ON_DEVICE, us=100, O="aten::mul_", E=ELEMENTWISE, **_REST),
+        draw(_ON_DEVICE, us=100, O="aten::mul_", **_REST),
         saves_us=None,
         near_miss=True,
     ),
@@ -216,8 +211,6 @@ EXAMPLES = [
             us=100,
             Z=ZERO_GRAD,
             O="aten::zero_",
-            F=FORWARD,
-            B=BACKWARD,
         ),
         saves_us=None,
         near_miss=True,
@@ -231,8 +224,6 @@ EXAMPLES = [
             """,
             us=100,
             Z=Ev(ZERO_GRAD.name, "user_annotation"),
-            F=FORWARD,
-            B=BACKWARD,
         ),
         saves_us=None,
     ),

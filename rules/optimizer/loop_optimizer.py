@@ -32,11 +32,7 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
     ELEMENTWISE,
-    FORWARD,
-    GEMM,
-    OPTIMIZER,
     Ev,
     Example,
     Finding,
@@ -211,7 +207,7 @@ EXAMPLES = [
     *OF_OTHERS,
     Example(
         "AdamW on a CPU, op by op",
-        draw(_STEPS, us=100, O=_ADAM, A=_UPDATES, F=FORWARD, B=BACKWARD),
+        draw(_STEPS, us=100, O=_ADAM, A=_UPDATES),
         facts={"optimizers": [{"name": "AdamW", "tensors": 10}]},
         saves_us=(600, 1300),
         says=("AdamW", "one by one", "10 parameters"),
@@ -227,18 +223,15 @@ EXAMPLES = [
             """,
             us=100,
             O=_ADAM,
-            K=GEMM,
             U=Ev(ELEMENTWISE.name, "kernel", times=60, fill=0.2),
             A=_UPDATES,
-            F=FORWARD,
-            B=BACKWARD,
         ),
         saves_us=(0, 1400),  # 1.14 ms of waits, and 0.26 ms of kernels that are mostly their start
         says=("one by one",),
     ),
     Example(
         "plain SGD has one op per parameter: nothing to fuse",
-        draw(_STEPS, us=100, O=OPTIMIZER, A=Ev("aten::add_", times=10), F=FORWARD, B=BACKWARD),
+        draw(_STEPS, us=100, A=Ev("aten::add_", times=10)),
         facts={"optimizers": [{"name": "SGD", "tensors": 10}]},
         saves_us=None,
         near_miss=True,
@@ -253,19 +246,12 @@ EXAMPLES = [
             cpu                [C          ]               [C          ]
             """,
             us=100,
-            O=OPTIMIZER,
             A=Ev("aten::add_", times=10),
             C=Ev("aten::_coalesced_", times=40, fill=0.2),
-            F=FORWARD,
-            B=BACKWARD,
         ),
         facts={"optimizers": [{"name": "SGD", "tensors": 10}]},
         saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "fused already",
-        draw(_STEPS, us=100, O=_ADAM, A="aten::_fused_adamw_", F=FORWARD, B=BACKWARD),
-        saves_us=None,
-    ),
+    Example("fused already", draw(_STEPS, us=100, O=_ADAM, A="aten::_fused_adamw_"), saves_us=None),
 ]

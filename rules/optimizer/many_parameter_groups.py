@@ -24,8 +24,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     Ev,
     Example,
     Finding,
@@ -115,8 +113,6 @@ _DRAWN = draw(
     us=400,
     O=Ev("Optimizer.step#AdamW.step", "user_annotation"),
     A=Ev("aten::_fused_adamw_", times=160),
-    F=FORWARD,
-    B=BACKWARD,
 )
 
 EXAMPLES = [

@@ -14,8 +14,6 @@ import numpy as np
 from msgspec import Struct
 
 from advisor.api import (
-    ELEMENTWISE,
-    GEMM,
     Category,
     Drawing,
     Ev,
@@ -175,8 +173,6 @@ def _drawn(**other: Ev) -> Drawing:
         "R": Ev("aten::to", launches=""),
         "S": Ev("aten::_to_copy", dims=[_X, []], launches=""),
         "V": Ev("aten::copy_", dims=[_X, _X, []], dtypes=[_BF16, "float", "Scalar"], launches="kernel"),
-        "E": ELEMENTWISE,
-        "K": GEMM,
     }
     return draw(_LANES, us=100, **(words | other))
 

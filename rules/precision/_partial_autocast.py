@@ -12,7 +12,6 @@ import numpy as np
 
 from advisor.api import (
     ELEMENTWISE,
-    GEMM,
     SYNC,
     Category,
     Drawing,
@@ -120,7 +119,6 @@ def _drawn(device: str = "A100", weight: str = "float", head: str = "c10::BFloat
         C=Ev("aten::_to_copy", dims=[_HEAD], dtypes=[weight], launches="kernel"),
         H=Ev("aten::linear", dims=[[8192, 1024], _HEAD], dtypes=[head] * 2, launches="kernel"),
         S=SYNC,
-        K=GEMM,
         E=Ev(ELEMENTWISE.name, "kernel"),
         L=Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel"),
     )

@@ -322,7 +322,7 @@ EXAMPLES = [
     ),
     Example(
         "fp32 beside a host that the device waits for: faster products only wait longer",
-        draw(_HOST_BOUND, us=1000, device="A100", F=_LARGE, B=_LARGE, A=Ev("aten::relu", launches=""), K=GEMM),
+        draw(_HOST_BOUND, us=1000, device="A100", F=_LARGE, B=_LARGE, A=Ev("aten::relu", launches="")),
         saves_us="unknown",
         says=("alone this saves next to nothing",),
     ),
@@ -346,10 +346,7 @@ EXAMPLES = [
         "adapters of rank 64 in fp32 beside a model in bf16: only these products are meant",
         _beside_bf16([[16384, 4096], [4096, 64]]),
         saves_us=(0, 16500),
-        says=(
-            "(the largest aten::mm [16384, 4096] x [4096, 64]), beside a model in bf16,",
-            "as for a router",
-        ),
+        says=("(the largest aten::mm [16384, 4096] x [4096, 64]), beside a model in bf16,", "as for a router"),
     ),
     Example(
         "adapters of rank 4: memory moves their input for most of the time, whatever the format",
@@ -364,17 +361,9 @@ EXAMPLES = [
         saves_us=None,
         near_miss=True,
     ),
+    Example("fp32 was chosen on purpose", _drawn("A100", _FP32, GEMM), facts=_CHOSEN, saves_us=None, near_miss=True),
     Example(
-        "fp32 was chosen on purpose",
-        _drawn("A100", _FP32, GEMM),
-        facts=_CHOSEN,
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "bf16 already",
-        _drawn("A100", _BF16, Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel")),
-        saves_us=None,
+        "bf16 already", _drawn("A100", _BF16, Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel")), saves_us=None
     ),
     *ON_CPU,
     *IN_PART,

@@ -24,7 +24,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from advisor.api import (
-    ELEMENTWISE,
     FORWARD,
     GEMM,
     ITEM,
@@ -124,14 +123,14 @@ _COPY = Ev("Memcpy DtoH (Device -> Pageable)", bytes=4)
 EXAMPLES = [
     Example(
         "a scaler beside bf16",
-        draw(_STEPS, us=100, F=FORWARD, C=_CHECK, I=ITEM, O="aten::_foreach_add_", K=GEMM, E=ELEMENTWISE, M=_COPY),
+        draw(_STEPS, us=100, C=_CHECK, I=ITEM, O="aten::_foreach_add_", M=_COPY),
         facts=_BF16,
         saves_us=(0, 1600),
         says=("needs no loss scaling",),
     ),
     Example(
         "a scaler beside fp16, where it belongs",
-        draw(_STEPS, us=100, F=FORWARD, C=_CHECK, I=ITEM, O="aten::_foreach_add_", K=GEMM, E=ELEMENTWISE, M=_COPY),
+        draw(_STEPS, us=100, C=_CHECK, I=ITEM, O="aten::_foreach_add_", M=_COPY),
         facts=_FP16,
         saves_us=None,
         near_miss=True,
@@ -142,7 +141,6 @@ EXAMPLES = [
             "step [1           ][2           ]\ncpu  [C ][F  ]     [C ][F  ]\ngpu 7  [V ][V   ]    [V ][V   ]",
             us=100,
             C=FORWARD,
-            F=FORWARD,
             V=GEMM,
         ),
         facts=_BF16,

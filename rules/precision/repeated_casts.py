@@ -44,8 +44,6 @@ import numpy as np
 
 from advisor.api import (
     BACKWARD,
-    ELEMENTWISE,
-    GEMM,
     SYNC,
     Category,
     Drawing,
@@ -229,8 +227,6 @@ _PARTS: dict[str, Any] = {
     "O": _COPY,
     "L": Ev("aten::addmm", launches="kernel"),
     "S": SYNC,
-    "E": ELEMENTWISE,
-    "K": GEMM,
 }
 _STORED = Ev("torch::autograd::AccumulateGrad", dims=[_WEIGHT], launches="")
 _NODE = replace(BACKWARD, launches="")

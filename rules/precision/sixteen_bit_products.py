@@ -25,7 +25,6 @@ import json
 from collections.abc import Iterator
 
 from advisor.api import (
-    BACKWARD,
     SYNC,
     Category,
     Drawing,
@@ -133,7 +132,7 @@ _OTHER = Ev("void at::native::vectorized_elementwise_kernel<4, at::native::AddFu
 
 def _drawn(rows: int, dtype: str = "c10::BFloat16", device: str = "H100", op: str = "aten::mm") -> Drawing:
     product = Ev(op, dims=[[rows, 8192], [8192, 8192]], dtypes=[dtype] * 2)
-    return draw(_STEPS, us=200, device=device, A=product, B=BACKWARD, S=SYNC, K=_KERNEL, L=_OTHER)
+    return draw(_STEPS, us=200, device=device, A=product, S=SYNC, K=_KERNEL, L=_OTHER)
 
 
 EXAMPLES = [

@@ -25,8 +25,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
-    GEMM,
     SYNC,
     Category,
     Drawing,
@@ -150,7 +148,7 @@ _STEPS = """
 def _drawn(copy: Ev, loss: Ev) -> Drawing:
     softmax = Ev("void at::native::cunn_SoftMaxForward<4, float, float, float>", "kernel")
     forward = Ev("aten::mm")
-    return draw(_STEPS, us=100, F=forward, C=copy, L=loss, B=BACKWARD, S=SYNC, K=GEMM, E=_CAST, M=softmax)
+    return draw(_STEPS, us=100, F=forward, C=copy, L=loss, S=SYNC, E=_CAST, M=softmax)
 
 
 EXAMPLES = [

@@ -24,8 +24,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     Category,
     Ev,
     Example,
@@ -181,8 +179,6 @@ EXAMPLES = [
             """,
             us=100,
             V=Ev("aten::t", args={"Sequence number": 7, "Fwd thread id": 0}),
-            F=FORWARD,
-            B=BACKWARD,
             C="aten::isnan",
         ),
         facts={"settings": {"anomaly_detection": True}},
@@ -200,8 +196,6 @@ EXAMPLES = [
             """,
             us=100,
             V=Ev("aten::t", args={"Sequence number": 7, "Fwd thread id": 0}),
-            F=FORWARD,
-            B=BACKWARD,
             A="autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
             C="aten::isnan",
         ),
@@ -209,12 +203,7 @@ EXAMPLES = [
         saves_us=(600, 1000),
         says=("of their time",),
     ),
-    Example(
-        "off",
-        STEPS_ON_CPU,
-        facts={"settings": {"anomaly_detection": False}},
-        saves_us=None,
-    ),
+    Example("off", STEPS_ON_CPU, facts={"settings": {"anomaly_detection": False}}, saves_us=None),
     Example(
         "a bare trace does not tell",
         STEPS_ON_CPU,

@@ -120,9 +120,7 @@ def _profiled(sorts: int) -> Drawing:
         cpu    [F     ][S         ][B   ] [F     ][S         ][B   ]
         """,
         us=100,
-        F=FORWARD,
         S=Ev("aten::sort", times=sorts, fill=0.9),
-        B=BACKWARD,
     )
 
 

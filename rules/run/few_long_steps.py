@@ -24,20 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.api import (
-    FORWARD,
-    GEMM,
-    NEXT_WORKERS,
-    Drawing,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Saving,
-    StalledSteps,
-    draw,
-    duration,
-)
+from advisor.api import NEXT_WORKERS, Drawing, Ev, Example, Finding, Fix, Saving, StalledSteps, draw, duration
 
 from ..shared._places import place
 from ..shared._words import percent
@@ -99,8 +86,8 @@ def _window(within: Ev, long: int = 100, times: int = 2) -> Drawing:
         rows["gpu 7"] += "[K]".rjust(width - 1) + " "
     text = "\n".join(f"{name:8}{row}" for name, row in rows.items())
     if not times:
-        return draw(text, us=1000, device="A100", F=FORWARD, K=GEMM)
-    return draw(text, us=1000, device="A100", W=within, D=NEXT_WORKERS, F=FORWARD, K=GEMM)
+        return draw(text, us=1000, device="A100")
+    return draw(text, us=1000, device="A100", W=within, D=NEXT_WORKERS)
 
 
 _CREATES = Ev("torch/utils/data/dataloader.py(415): _get_iterator", "python_function")

@@ -29,7 +29,6 @@ import numpy as np
 
 from advisor.api import (
     FORWARD,
-    GEMM,
     OPTIMIZER,
     Ev,
     Example,
@@ -256,13 +255,13 @@ EXAMPLES = [
     ),
     Example(
         "a checkpoint in each step, for which a device waits",
-        draw(_ON_DEVICE, us=100, P=_COPY, M=_TO_HOST, C=_READ, D=_READ_2, K=GEMM, **_REST),
+        draw(_ON_DEVICE, us=100, P=_COPY, M=_TO_HOST, C=_READ, D=_READ_2, **_REST),
         saves_us=(500, 2000),
         says=("once a step", "as for a checkpoint"),
     ),
     Example(
         "the state is read, and nothing of it goes to the host",
-        draw(_ON_DEVICE, us=100, P=_COPY, M=_SMALL, C=_READ, D=_READ_2, K=GEMM, **_REST),
+        draw(_ON_DEVICE, us=100, P=_COPY, M=_SMALL, C=_READ, D=_READ_2, **_REST),
         saves_us=None,
         near_miss=True,
     ),
@@ -294,11 +293,7 @@ EXAMPLES = [
         fixes=("without compressing",),
     ),
     Example(
-        "a checkpoint after each epoch",
-        draw(_QUIET, us=100, **_REST),
-        facts=_run(1.0),
-        saves_us=None,
-        near_miss=True,
+        "a checkpoint after each epoch", draw(_QUIET, us=100, **_REST), facts=_run(1.0), saves_us=None, near_miss=True
     ),
     Example("no checkpoint", draw(_QUIET, us=100, **_REST), saves_us=None),
 ]

@@ -6,7 +6,6 @@ from msgspec import Struct
 
 from advisor.api import (
     FORWARD,
-    GEMM,
     Example,
     Finding,
     Fix,
@@ -79,9 +78,7 @@ KEPT = Example(
         gpu 7   [K   ][K  ]                  [K   ][K  ]
         """,
         us=100,
-        F=FORWARD,
         G=FORWARD,
-        K=GEMM,
     ),
     saves_us=None,
 )

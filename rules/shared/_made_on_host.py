@@ -9,8 +9,6 @@ import numpy as np
 from msgspec import Struct
 
 from advisor.api import (
-    FORWARD,
-    GEMM,
     H2D_PAGEABLE,
     Category,
     Ev,
@@ -154,8 +152,6 @@ _BOXES: dict[str, Any] = {
     "M": Ev("aten::masked_fill_", launches="", dims=_SQUARE),
     "T": Ev("aten::to", launches="memcpy", blocks=True, dims=_WHOLE),
     "C": H2D_PAGEABLE,
-    "F": FORWARD,
-    "K": GEMM,
 }
 CREATED = Example(
     "a mask is created on the host and copied in each step",
@@ -202,8 +198,6 @@ COMPUTED_FOR_COPIES = (
             A=Ev("aten::full", launches="kernel"),
             M=Ev("aten::masked_fill_", launches="kernel", dims=_SQUARE),
             E=Ev("fill_", "kernel"),
-            F=FORWARD,
-            K=GEMM,
         ),
         saves_us=None,
         near_miss=True,

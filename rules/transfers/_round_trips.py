@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from advisor.api import BACKWARD, FORWARD, GEMM, TO_BLOCKING, Category, Ev, Fix, Price, draw
+from advisor.api import TO_BLOCKING, Category, Ev, Fix, Price, draw
 
 _ACTIVATIONS = Fix(
     "Offload activations to pinned memory, on a stream of its own",
@@ -70,7 +70,4 @@ OFFLOADED = draw(
     T=TO_BLOCKING,
     D=Ev("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", bytes=32 << 20),
     U=Ev("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", bytes=32 << 20),
-    F=FORWARD,
-    B=BACKWARD,
-    K=GEMM,
 )

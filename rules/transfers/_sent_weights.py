@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import FORWARD, GEMM, TO_BLOCKING, Category, Drawing, Ev, Fix, Ints, Price, draw
+from advisor.api import TO_BLOCKING, Category, Drawing, Ev, Fix, Ints, Price, draw
 
 # A batch comes in one or two pieces at the start of a step, and labels perhaps later: between this many kernels come
 # the weights of layers. Masks and tables that are made on the host are smaller than all of these are together.
@@ -57,7 +57,5 @@ def drawn(layers: int, *, back: bool = False) -> Drawing:
         us=1000,
         T=TO_BLOCKING,
         C=Ev("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", bytes=8 << 20),
-        F=FORWARD,
-        K=GEMM,
         **more,
     )

@@ -25,8 +25,6 @@ import numpy as np
 
 from advisor.api import (
     D2H_PAGEABLE,
-    FORWARD,
-    GEMM,
     H2D_PAGEABLE,
     TO,
     Category,
@@ -108,9 +106,7 @@ def _drawn(second: int, bytes_: int = 8 << 20) -> Drawing:
         gpu 9            [U  ]                           [U  ]
         """,
         us=200,
-        F=FORWARD,
         T=TO,
-        K=GEMM,
         D=down,
         U=up,
     )
@@ -135,9 +131,7 @@ EXAMPLES = [
             gpu 9       [U  ]                           [U  ]
             """,
             us=200,
-            F=FORWARD,
             T=TO,
-            K=GEMM,
             U=Ev("Memcpy PtoP (Device -> Device)", "gpu_memcpy", bytes=8 << 20),
         ),
         saves_us=None,

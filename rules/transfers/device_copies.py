@@ -156,7 +156,7 @@ _STRIDED = Ev("void at::native::elementwise_kernel<128, 4, direct_copy_kernel_cu
 EXAMPLES = [
     Example(
         "a transposed tensor is made contiguous in each step",
-        draw(_STEPS, us=100, F=FORWARD, C=_CONTIGUOUS, L=_CLONE, O=_COPY, B=_BACKWARD, K=GEMM, D=_STRIDED, W=SYNC),
+        draw(_STEPS, us=100, C=_CONTIGUOUS, L=_CLONE, O=_COPY, B=_BACKWARD, D=_STRIDED, W=SYNC),
         saves_us=(0, 850),
         says=("copied within the GPU once a step",),
     ),
@@ -170,7 +170,6 @@ EXAMPLES = [
             L=_CLONE,
             O=_COPY,
             B=_BACKWARD,
-            K=GEMM,
             D=_STRIDED,
             W=SYNC,
             H=GEMM,
@@ -180,18 +179,7 @@ EXAMPLES = [
     ),
     Example(
         "a conversion to another number format",
-        draw(
-            _STEPS,
-            us=100,
-            F=FORWARD,
-            C=Ev("aten::to", launches=""),
-            L=_TO,
-            O=_COPY,
-            B=_BACKWARD,
-            K=GEMM,
-            D=_STRIDED,
-            W=SYNC,
-        ),
+        draw(_STEPS, us=100, C=Ev("aten::to", launches=""), L=_TO, O=_COPY, B=_BACKWARD, D=_STRIDED, W=SYNC),
         saves_us=None,
         near_miss=True,
     ),
@@ -200,9 +188,7 @@ EXAMPLES = [
         draw(
             "step [1           ][2           ]\ncpu  [F ][B  ]     [F ][B  ]\ngpu 7  [K ][K   ]    [K ][K   ]",
             us=100,
-            F=FORWARD,
             B=_BACKWARD,
-            K=GEMM,
         ),
         saves_us=None,
     ),

@@ -29,9 +29,6 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
     H2D_PAGEABLE,
     H2D_PINNED,
     TO,
@@ -234,20 +231,20 @@ EXAMPLES = [
     replace(CREATED, saves_us=(0, 4000), says=("create what is copied",)),
     Example(
         "the step begins with a pageable copy",
-        draw(_STEPS, us=1000, T=TO_BLOCKING, C=H2D_PAGEABLE, F=FORWARD, B=BACKWARD, K=GEMM),
+        draw(_STEPS, us=1000, T=TO_BLOCKING, C=H2D_PAGEABLE),
         saves_us=(0, 6000),
         says=("8.39 MB a step", "1 copy"),
     ),
     Example(
         "the loader pins already, this tensor does not come from it",
-        draw(_STEPS, us=1000, T=TO_BLOCKING, C=H2D_PAGEABLE, F=FORWARD, B=BACKWARD, K=GEMM),
+        draw(_STEPS, us=1000, T=TO_BLOCKING, C=H2D_PAGEABLE),
         facts={"loaders": [{"batch_size": 64, "num_workers": 4, "pin_memory": True}]},
         saves_us=(0, 6000),
         fixes=("def pin_memory(self)",),
     ),
     Example(
         "a loader without workers, which would pin on the loop's own thread",
-        draw(_STEPS, us=1000, T=TO_BLOCKING, C=H2D_PAGEABLE, F=FORWARD, B=BACKWARD, K=GEMM),
+        draw(_STEPS, us=1000, T=TO_BLOCKING, C=H2D_PAGEABLE),
         facts={"loaders": [{"batch_size": 64, "num_workers": 0, "pin_memory": False}]},
         saves_us=(0, 6000),
         fixes=("with loader workers", "num_workers=2"),
@@ -264,9 +261,6 @@ EXAMPLES = [
             us=1000,
             T=TO,
             C=H2D_PAGEABLE,
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
         ),
         saves_us=None,
         near_miss=True,
@@ -281,9 +275,6 @@ EXAMPLES = [
             device="MI300X",
             T=TO_BLOCKING,
             C=Ev("Memcpy HtoD (Host -> Device)", "gpu_memcpy"),
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
         ),
         saves_us=(0, 6000),
         says=("a copy to the GPU", "the trace does not say"),
@@ -296,10 +287,7 @@ EXAMPLES = [
         fixes=("Keep the weights on the GPU",),
     ),
     Example(
-        "what goes to the host and back as often is no weight",
-        drawn(16, back=True),
-        saves_us=None,
-        near_miss=True,
+        "what goes to the host and back as often is no weight", drawn(16, back=True), saves_us=None, near_miss=True
     ),
     Example(
         "activations that come back in the backward pass: no loader could pin them",
@@ -307,14 +295,10 @@ EXAMPLES = [
         saves_us=(0, 8000),
         fixes=("save_on_cpu(pin_memory=True)",),
     ),
-    Example(
-        "a copy from pinned memory",
-        draw(_STEPS, us=1000, T=TO, C=H2D_PINNED, F=FORWARD, B=BACKWARD, K=GEMM),
-        saves_us=None,
-    ),
+    Example("a copy from pinned memory", draw(_STEPS, us=1000, T=TO, C=H2D_PINNED), saves_us=None),
     Example(
         "a machine without a GPU copies nothing",
-        draw("step [1    ][2    ]\ncpu  [F ][B] [F ][B]", us=1000, F=FORWARD, B=BACKWARD),
+        draw("step [1    ][2    ]\ncpu  [F ][B] [F ][B]", us=1000),
         saves_us=None,
         near_miss=True,
         skipped="no device work",

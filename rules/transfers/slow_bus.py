@@ -26,8 +26,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from advisor.api import (
-    FORWARD,
-    GEMM,
     SYNC,
     TO,
     Category,
@@ -110,7 +108,7 @@ _STEPS = """
 
 def _drawn(bytes_: int, kind: str = "Pinned") -> Drawing:
     copy = Ev(f"Memcpy HtoD ({kind} -> Device)", "gpu_memcpy", bytes=bytes_)
-    return draw(_STEPS, us=1000, device="A100", T=TO, F=FORWARD, S=SYNC, C=copy, K=GEMM)
+    return draw(_STEPS, us=1000, device="A100", T=TO, S=SYNC, C=copy)
 
 
 EXAMPLES = [

@@ -28,9 +28,6 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
     Category,
     Ev,
     Example,
@@ -145,32 +142,23 @@ _PAGEABLE = replace(_SMALL, name="Memcpy HtoD (Pageable -> Device)")
 EXAMPLES = [
     Example(
         "twenty tensors from pageable memory, each of which the host waits for",
-        draw(_STEPS, us=100, T=replace(_TO, blocks=True), C=_PAGEABLE, F=FORWARD, B=BACKWARD, K=GEMM),
+        draw(_STEPS, us=100, T=replace(_TO, blocks=True), C=_PAGEABLE),
         saves_us=(0, 1000),
         says=("20 copies", "waiting for each"),
         fixes=("pinned",),
     ),
     Example(
         "twenty tensors of four kilobytes",
-        draw(_STEPS, us=100, T=_TO, C=_SMALL, F=FORWARD, B=BACKWARD, K=GEMM),
+        draw(_STEPS, us=100, T=_TO, C=_SMALL),
         saves_us=(0, 1000),
         says=("20 copies",),
     ),
     Example(
         "indexing with lists of the host, which copies them by itself",
-        draw(_STEPS, us=100, T=_INDEX, C=_SMALL, F=FORWARD, B=BACKWARD, K=GEMM),
+        draw(_STEPS, us=100, T=_INDEX, C=_SMALL),
         saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "twenty large tensors",
-        draw(_STEPS, us=100, T=_TO, C=_LARGE, F=FORWARD, B=BACKWARD, K=GEMM),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "inputs, targets and a mask",
-        draw(_STEPS, us=100, T=_ONE, C=_FEW, F=FORWARD, B=BACKWARD, K=GEMM),
-        saves_us=None,
-    ),
+    Example("twenty large tensors", draw(_STEPS, us=100, T=_TO, C=_LARGE), saves_us=None, near_miss=True),
+    Example("inputs, targets and a mask", draw(_STEPS, us=100, T=_ONE, C=_FEW), saves_us=None),
 ]

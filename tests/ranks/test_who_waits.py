@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.api import BACKWARD, FORWARD, GLOO, NEXT, Ranks, draw
+from advisor.api import GLOO, NEXT, Ranks, draw
 from advisor.computed import Computed
 from advisor.ranks.point_to_point import Passes
 from advisor.ranks.rank_facts import RankFacts
@@ -31,9 +31,7 @@ def _ranks(*late: tuple[int, ...], ahead_us: float = 0.0, world_size: int = 0) -
             lanes[1] += f"[D{' ' * column}][F ][B ]".ljust(31)
             lanes[2] += f"[G ]{' ' * column}      [G{' ' * (14 - column)}]".ljust(31)
         text = "\n".join(f"    {lane}" for lane in lanes)
-        drawn: dict[str, Any] = dict(
-            draw(text, us=1000, world_size=world_size or len(late), D=NEXT, F=FORWARD, B=BACKWARD, G=GLOO)
-        )
+        drawn: dict[str, Any] = dict(draw(text, us=1000, world_size=world_size or len(late), D=NEXT, G=GLOO))
         rows = [row | {"ts": row["ts"] + rank * ahead_us} for row in drawn["traceEvents"]]
         drawn["traceEvents"] = rows
         facts.append(Computed(trace=read_bytes(json.dumps(drawn).encode(), f"{rank}.json")).get(RankFacts))
