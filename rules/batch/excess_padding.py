@@ -193,7 +193,6 @@ EXAMPLES = [
         facts={
             "lookups": [{"samples": 8, "length": 256, "longest": 60}, {"samples": 8, "length": 256, "longest": 256}]
         },
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -210,19 +209,16 @@ EXAMPLES = [
         "batches as the loader gave them are full",
         draw(_PADDED_BEFORE, us=100, E=_looked_up(256), F=_F),
         facts={"batch_lengths": [{"samples": 8, "length": 256, "longest": 256}] * 8},
-        saves_us=None,
     ),
     Example(
         "every sample of 16 begins with the same mark",
         draw(_PADDED_BEFORE, us=100, E=_looked_up(16), F=Ev("aten::linear", dims=[[8, 16, 64], [64, 64], [64]])),
         facts={"lookups": [{"samples": 8, "length": 16, "longest": 15}]},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "61 tokens padded to a multiple of 8",
         draw(_STEPS, us=100, P=_padded([[8, 61], [], []]), E=_looked_up(64), F=_F),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -238,21 +234,18 @@ EXAMPLES = [
             E=_looked_up(16),
             F=Ev("aten::linear", dims=[[8, 16, 64], [64, 64], [64]]),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "pictures padded for a convolution",
         draw(_STEPS, us=100, P=_padded([[8, 64], [], []], "float"), E=_looked_up(256), F=_F),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "one length for a compiled model",
         draw(_STEPS, us=100, P=_padded([[8, 64], [], []]), E=_looked_up(256), F=_F),
         facts={"settings": {"compiled": True}},
-        saves_us=None,
         near_miss=True,
     ),
-    Example("as long as the longest", draw(_PADDED_BEFORE, us=100, E=_looked_up(64), F=_F), saves_us=None),
+    Example("as long as the longest", draw(_PADDED_BEFORE, us=100, E=_looked_up(64), F=_F)),
 ]

@@ -132,8 +132,8 @@ EXAMPLES = [
         saves_us=(0, 2400),
         says=("train.py:31", "`Scorer` 8 times a step"),
     ),
-    Example("both sides of a pair", _profiled(24), lines=_recorded(2, 12), saves_us=None, near_miss=True),
-    Example("the whole batch at once", _profiled(3), lines=_recorded(1, 3), saves_us=None),
+    Example("both sides of a pair", _profiled(24), lines=_recorded(2, 12), near_miss=True),
+    Example("the whole batch at once", _profiled(3), lines=_recorded(1, 3)),
     Example(
         "a backward pass for each sample, as accumulation runs it",
         draw(
@@ -159,7 +159,6 @@ EXAMPLES = [
             N=_modules()[1],
             L=Ev(FORWARD.name, times=3, fill=0.3),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -173,8 +172,7 @@ EXAMPLES = [
             L=Ev(FORWARD.name, times=24, fill=0.3),
             S=_line(33),
         ),
-        saves_us=None,
         near_miss=True,
     ),
-    Example("a bare trace", _profiled(24), saves_us=None),
+    Example("a bare trace", _profiled(24)),
 ]

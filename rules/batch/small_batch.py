@@ -261,7 +261,6 @@ EXAMPLES = [
         "products that take far longer than their work explains: somebody else had the cores",
         draw(_STEPS, us=1000, F=_layer(4, 256), B=_backward(4, 256), O=_OPTIMIZER),
         facts=_known(4),
-        saves_us=None,
         near_miss=True,
         skipped="as their work explains",
     ),
@@ -269,14 +268,12 @@ EXAMPLES = [
         "the same with 512 samples: the samples are the cost",
         draw(_STEPS, us=100, F=_layer(512, 256), B=_backward(512, 256), O=_OPTIMIZER),
         facts=_known(512),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "four samples of a model that is large enough to need the whole step",
         draw(_STEPS, us=100, F=_layer(4, 4096), B=_backward(4, 4096), O=_OPTIMIZER),
         facts=_known(4),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -290,7 +287,6 @@ EXAMPLES = [
         "sixteen samples: a size that people choose for the loss",
         draw(_STEPS, us=25, F=_layer(16, 256), B=_backward(16, 256), O=_OPTIMIZER),
         facts=_known(16),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -303,7 +299,6 @@ EXAMPLES = [
             O=_OPTIMIZER,
         ),
         facts=_known(4),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -352,7 +347,6 @@ EXAMPLES = [
             O=_OPTIMIZER,
         ),
         facts=_known(4),
-        saves_us=None,
     ),
     Example(
         "a GPU that waits for launches, and layers whose rows are the tokens of all sequences",
@@ -380,7 +374,6 @@ EXAMPLES = [
         "inference: no optimizer steps",
         draw(_STEPS.replace("[O     ]", "        "), us=10, F=_layer(4, 256)),
         facts=_known(4),
-        saves_us=None,
         near_miss=True,
     ),
 ]

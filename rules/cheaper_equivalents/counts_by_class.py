@@ -132,5 +132,5 @@ EXAMPLES = [
     ),
     Example("a loop that does something else", _drawn(16), None, _facts("guard"), near_miss=True),
     Example("counts of two classes", _drawn(2), None, _facts(), near_miss=True),
-    Example("no line counts", draw(_STEPS, us=100, P=Ev("train.py(31): update")), saves_us=None),
+    Example("no line counts", draw(_STEPS, us=100, P=Ev("train.py(31): update"))),
 ]

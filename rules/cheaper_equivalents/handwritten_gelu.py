@@ -152,14 +152,8 @@ EXAMPLES = [
     Example(
         "the cell of an LSTM by hand",
         _drawn(P=op("sigmoid", _X, number=3), A=op("sigmoid", _X, number=5)),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "a gate of another shape between them",
-        _drawn(A=op("add", _X, [384], [], number=5)),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example("one kernel", two_steps("[F   ][G  ][Y   ]", G=op("gelu", _X, number=2), Y=node(1)), saves_us=None),
+    Example("a gate of another shape between them", _drawn(A=op("add", _X, [384], [], number=5)), near_miss=True),
+    Example("one kernel", two_steps("[F   ][G  ][Y   ]", G=op("gelu", _X, number=2), Y=node(1))),
 ]

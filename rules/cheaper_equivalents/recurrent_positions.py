@@ -164,7 +164,6 @@ EXAMPLES = [
     Example(
         "each input is what the call before returned, as where sequences are generated",
         _drawn(),
-        saves_us=None,
         facts=_seen(generated=True),
         near_miss=True,
     ),
@@ -174,7 +173,6 @@ EXAMPLES = [
             "[F ][G ]" + "[M][G ]" * (_CALLS - 1) + "[L][X][Y                               ][O]",
             M=op("mul", _STATE, _STATE),
         ),
-        saves_us=None,
         facts=_seen(between=True),
         near_miss=True,
     ),
@@ -183,7 +181,6 @@ EXAMPLES = [
         _drawn(
             "[F ][G           ][L][X][Y                               ][O]", G=op("gru", [8, 16, 24], _STATE, number=1)
         ),
-        saves_us=None,
         facts=observed("linear gru sum", [[], [1], [1]]),
     ),
 ]

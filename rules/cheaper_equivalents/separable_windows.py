@@ -115,7 +115,7 @@ EXAMPLES = [
         facts=_facts(_WINDOW),
         says=("The 11 x 11 window `SSIM.window` is applied as a whole", "once a step"),
     ),
-    Example("a filter that is no product", _drawn(_WINDOW), saves_us=None, facts=_facts(), near_miss=True),
-    Example("a layer of another shape", _drawn([24, 1, 3, 3]), saves_us=None, facts=_facts(_WINDOW)),
-    Example("nobody looked", _drawn(_WINDOW), saves_us=None, facts={}),
+    Example("a filter that is no product", _drawn(_WINDOW), facts=_facts(), near_miss=True),
+    Example("a layer of another shape", _drawn([24, 1, 3, 3]), facts=_facts(_WINDOW)),
+    Example("nobody looked", _drawn(_WINDOW), facts={}),
 ]

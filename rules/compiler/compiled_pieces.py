@@ -124,7 +124,6 @@ EXAMPLES = [
             P=Ev(_PIECE.name, launches="kernel"),
             N=_PIECE,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -140,7 +139,6 @@ EXAMPLES = [
             P=_PIECE,
             M=Ev("aten::mm", times=4, launches=""),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -151,10 +149,7 @@ EXAMPLES = [
             L=_CHECK,
             R=_PIECE,
         ),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "no torch.compile", draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000), saves_us=None
-    ),
+    Example("no torch.compile", draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000)),
 ]

@@ -96,20 +96,17 @@ EXAMPLES = [
             S=_SECOND,
         ),
         facts={"compile": {"graph_breaks": {}}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "a break before the model, which is one piece",
         draw("step [1            ][2            ]\ncpu  [R  ][B      ] [R  ][B      ]", us=1000, R=_PIECE),
         facts={"compile": {"graph_breaks": _REASONS}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "no torch.compile",
         draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000),
         facts={"compile": {}},
-        saves_us=None,
     ),
 ]

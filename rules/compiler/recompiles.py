@@ -198,7 +198,6 @@ EXAMPLES = [
             L=_LOOKUP,
             C=_RECOMPILE,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -217,10 +216,7 @@ EXAMPLES = [
             R=_REGION,
         ),
         facts={"compile": {"recompiles": _SIZES[:2]}, "settings": {"compiled": True}},
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "no torch.compile", draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000), saves_us=None
-    ),
+    Example("no torch.compile", draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000)),
 ]

@@ -122,24 +122,14 @@ EXAMPLES = [
         fixes=("torch.compile",),
     ),
     Example(
-        "the same, compiled already",
-        draw(_LANE, us=1000, E=_TANH, M=_PRODUCT),
-        facts={"settings": {"compiled": True}},
-        saves_us=None,
+        "the same, compiled already", draw(_LANE, us=1000, E=_TANH, M=_PRODUCT), facts={"settings": {"compiled": True}}
     ),
-    Example(
-        "the same in a step of 0.85 ms",
-        draw(_LANE, us=50, E=_TANH, M=_PRODUCT),
-        facts=_EAGER,
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("the same in a step of 0.85 ms", draw(_LANE, us=50, E=_TANH, M=_PRODUCT), facts=_EAGER, near_miss=True),
     Example(
         "with dropout",
         draw(_LANE, us=1000, E=Ev("aten::bernoulli_", times=4), M=_PRODUCT),
         facts=_EAGER,
-        saves_us=None,
         near_miss=True,
     ),
-    Example("matrix products", draw(_LANE, us=1000, E=_PRODUCT, M=_TANH), facts=_EAGER, saves_us=None),
+    Example("matrix products", draw(_LANE, us=1000, E=_PRODUCT, M=_TANH), facts=_EAGER),
 ]

@@ -101,14 +101,12 @@ CALLERS = [
         _drawn(_ASKED, 500_000, asked="broadcast_"),
         facts=_ddp(25 << 20),
         lines=_drawn(_RUN, 500_000, asked="broadcast_"),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "the same where no lines were recorded, and it may be the framework's",
         _drawn(_ASKED, 500_000, asked="broadcast_"),
         facts=_ddp(25 << 20, framework="lightning"),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -144,7 +142,6 @@ CALLERS = [
         "buckets of the default size on a slow back end: nothing that a change of the script cures",
         _drawn(_REDUCED, 500_000),
         facts=_ddp(25 << 20),
-        saves_us=None,
         near_miss=True,
     ),
 ]

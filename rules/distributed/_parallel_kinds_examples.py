@@ -178,7 +178,6 @@ KINDS = [
     Example(
         "a stage of a pipeline waits for what another computes",
         _drawn(_NOTHING, _NOTHING, {}, Ev("gloo:recv", "user_annotation"), Ev("c10d::recv_", launches="")),
-        saves_us=None,
         near_miss=True,
     ),
     Example(

@@ -221,33 +221,28 @@ EXAMPLES = [
         "the first three passes stand in no_sync()",
         _drawn(_KEPT + _ON, _KEPT + _ON, _KEPT + _ON, _SENT + _STEP),
         facts=_COUNTED,
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "within no_sync() only statistics of normalisation travel",
         _drawn(_NORM + _ON, _NORM + _ON, _NORM + _ON, _SENT + _STEP),
         facts=_COUNTED,
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "updates that were skipped now and then, because a gradient was not finite",
         _drawn(_SENT + _ON, _SENT + _ON, _SENT + _STEP, _SENT + _STEP),
         facts=_SKIPPED,
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "gradients that are cleared without an update are not added up",
         _drawn(_SENT + _CLEAR, _SENT + _CLEAR, _SENT + _CLEAR, _SENT + _STEP),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "each pass is an update",
         _drawn(*[_SENT + _STEP] * 4),
         facts={"world_size": 2, "steps": {"count": 80, "optimizer_steps": 80}},
-        saves_us=None,
     ),
 ]

@@ -281,7 +281,6 @@ EXAMPLES = [
             G=Ev("gloo:broadcast", "user_annotation", dims=[[64]], fill=0.01),
         ),
         facts=_settings(False),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -297,13 +296,11 @@ EXAMPLES = [
             W=_WRAPPED,
         ),
         facts=_settings(),
-        saves_us=None,
     ),
     Example(
         "a broadcast that the script asks for",
         _host(wrapped=Ev("train.py(7): forward", "python_function", launches="")),
         facts=_settings(True),
-        saves_us=None,
         near_miss=True,
     ),
 ]

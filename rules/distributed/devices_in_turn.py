@@ -140,8 +140,8 @@ EXAMPLES = [
         says=("2 GPUs of one process take turns",),
         fixes=("DistributedDataParallel",),
     ),
-    Example("two devices that compute at the same time", _drawn(_AT_ONCE), saves_us=None, near_miss=True),
-    Example("two streams of one device", _drawn(_TURNS, second=0), saves_us=None, near_miss=True),
+    Example("two devices that compute at the same time", _drawn(_AT_ONCE), near_miss=True),
+    Example("two streams of one device", _drawn(_TURNS, second=0), near_miss=True),
     Example(
         "a single device",
         draw(
@@ -152,6 +152,5 @@ EXAMPLES = [
             """,
             us=1000,
         ),
-        saves_us=None,
     ),
 ]

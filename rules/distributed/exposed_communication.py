@@ -177,7 +177,6 @@ EXAMPLES = [
             A=ALLREDUCE,
             N=NCCL,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -190,7 +189,6 @@ EXAMPLES = [
             """,
             us=1000,
         ),
-        saves_us=None,
     ),
     *CALLERS,
     *GRAPHS,

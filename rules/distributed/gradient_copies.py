@@ -79,12 +79,10 @@ EXAMPLES = [
     Example(
         "copies of small account",
         draw(_STEPS, us=100, C=Ev(_BACK.name, times=4, fill=0.01, launches="")),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "gradients are views into the buckets",
         draw(_STEPS, us=100, C=Ev("torch::distributed::reducer::mul_out", launches="")),
-        saves_us=None,
     ),
 ]

@@ -126,16 +126,11 @@ EXAMPLES = [
         saves_us=(0, 18000),
         says=("once a step", "the GPU computes nothing"),
     ),
-    Example(
-        "gloo beside the computation", draw(_BARRIER, us=1000, world_size=2, G=GLOO), saves_us=None, near_miss=True
-    ),
+    Example("gloo beside the computation", draw(_BARRIER, us=1000, world_size=2, G=GLOO), near_miss=True),
     Example(
         "calls of NCCL are annotated on the host",
         draw(_CALLED, us=1000, world_size=2, A=ALLREDUCE, C=Ev("nccl:all_reduce", "user_annotation"), N=NCCL),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "ranks without a device", draw(_ON_HOST, us=1000, world_size=2, G=GLOO), saves_us=None, skipped="no device work"
-    ),
+    Example("ranks without a device", draw(_ON_HOST, us=1000, world_size=2, G=GLOO), skipped="no device work"),
 ]

@@ -256,23 +256,12 @@ EXAMPLES = [
         "the forward pass launched its gather long before the stream got to it: the host is ahead",
         _drawn(_QUEUED),
         facts=_with("BACKWARD_PRE", False),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
-        "prefetched already: the links are the limit",
-        _drawn(_AFTER),
-        facts=_with("BACKWARD_PRE", True),
-        saves_us=None,
-        near_miss=True,
+        "prefetched already: the links are the limit", _drawn(_AFTER), facts=_with("BACKWARD_PRE", True), near_miss=True
     ),
-    Example(
-        "not prefetched, and hidden all the same",
-        _drawn(_BESIDE),
-        facts=_with(None, False),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("not prefetched, and hidden all the same", _drawn(_BESIDE), facts=_with(None, False), near_miss=True),
     Example(
         "each hook of the backward pass gathers its own layer, in a trace without recorded arguments",
         _hooked(_HOOKS),
@@ -287,12 +276,7 @@ EXAMPLES = [
         says=("only after a layer's gradients are computed",),
         fixes=("BACKWARD_PRE",),
     ),
-    Example(
-        "gathers in the range that prefetches: the links are the limit",
-        _hooked(_HOOKS, _PRE),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("gathers in the range that prefetches: the links are the limit", _hooked(_HOOKS, _PRE), near_miss=True),
     Example(
         "one layer in the backward pass: none before it could gather it",
         _hooked(
@@ -304,8 +288,7 @@ EXAMPLES = [
             gpu 20        [N     ]                    [N     ]
             """
         ),
-        saves_us=None,
         near_miss=True,
     ),
-    Example("no sharding", _drawn(_AFTER), facts={"world_size": 2, "settings": {}}, saves_us=None),
+    Example("no sharding", _drawn(_AFTER), facts={"world_size": 2, "settings": {}}),
 ]

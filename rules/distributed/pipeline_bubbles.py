@@ -280,24 +280,7 @@ EXAMPLES = [
         saves_us=(5000, 14000),
         says=("The stage of rank 1",),
     ),
-    Example(
-        "forty micro-batches for two stages",
-        _drawn(_MANY, 40),
-        others=(_drawn(_MANY, 40),),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "ranks that reduce, and send now and then",
-        _reducing(_SEND),
-        others=(_reducing(_SEND),),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "ranks that only reduce",
-        _reducing(GLOO),
-        others=(_reducing(GLOO),),
-        saves_us=None,
-    ),
+    Example("forty micro-batches for two stages", _drawn(_MANY, 40), others=(_drawn(_MANY, 40),), near_miss=True),
+    Example("ranks that reduce, and send now and then", _reducing(_SEND), others=(_reducing(_SEND),), near_miss=True),
+    Example("ranks that only reduce", _reducing(GLOO), others=(_reducing(GLOO),)),
 ]

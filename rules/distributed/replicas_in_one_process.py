@@ -106,12 +106,7 @@ def _drawn(second: dict[str, Any], *, replicas: bool = True) -> Drawing:
 
 
 EXAMPLES = [
-    Example(
-        "two devices in one process",
-        _drawn({"device": 1}),
-        saves_us="unknown",
-        says=("on 2 GPUs", "12 ms"),
-    ),
-    Example("DataParallel over a single device", _drawn({"device": 0}), saves_us=None, near_miss=True),
-    Example("two devices, each with layers of its own", _drawn({"device": 1}, replicas=False), saves_us=None),
+    Example("two devices in one process", _drawn({"device": 1}), saves_us="unknown", says=("on 2 GPUs", "12 ms")),
+    Example("DataParallel over a single device", _drawn({"device": 0}), near_miss=True),
+    Example("two devices, each with layers of its own", _drawn({"device": 1}, replicas=False)),
 ]

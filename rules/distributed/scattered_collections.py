@@ -120,7 +120,6 @@ EXAMPLES = [
         facts=_paused(_AT_ONCE, [10e3, 10e3]),
         others=(_drawn(),),
         other_facts=(_paused(_AT_ONCE, [10e3, 10e3]),),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -129,7 +128,6 @@ EXAMPLES = [
         facts=_paused(_AT_ONCE, [10e3, 10e3]),
         others=(_drawn(),),
         other_facts=(_paused(_AT_ONCE, []),),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -138,6 +136,5 @@ EXAMPLES = [
         facts=_paused(_SCATTERED, []),
         others=(_drawn(),),
         other_facts=(_paused(_SCATTERED, []),),
-        saves_us=None,
     ),
 ]

@@ -276,14 +276,12 @@ EXAMPLES = [
         "rank 1 is later with as many tokens: not for its data",
         _drawn(_SHORT, 1000),
         others=(_drawn(_LONG, 1000),),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "three times the tokens on the rank that waits",
         _drawn(_SHORT, 3000),
         others=(_drawn(_LONG, 1000),),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -302,7 +300,6 @@ EXAMPLES = [
         facts=_timed(_QUICK),
         others=(_drawn(_ONE_LONG, 3000),),
         other_facts=(_timed(_MIXED),),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -320,6 +317,5 @@ EXAMPLES = [
         facts=_loader(6400),
         others=(_drawn(_SHORT, 1000),),
         other_facts=(_loader(6400),),
-        saves_us=None,
     ),
 ]

@@ -132,7 +132,6 @@ EXAMPLES = [
             G=Ev(GLOO.name, GLOO.cat, dims=[[3]]),
             world_size=2,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -149,6 +148,5 @@ EXAMPLES = [
             G=Ev(GLOO.name, GLOO.cat, dims=[[128]]),
             world_size=2,
         ),
-        saves_us=None,
     ),
 ]

@@ -156,14 +156,12 @@ OF_HOST_WORK = [
         "a line that calls the collector, whose pauses are another rule's",
         draw(STEPS, us=100, P=Ev("train.py(31): on_step_end")),
         facts={"settings": {"set_at": {"gc.collect": {"file": "train.py", "line": 31}}}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "the same where a thread of the script's had the core that the loop was ready for",
         draw(STEPS, us=100, P=Ev("train.py(31): accuracy")),
         facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": BESIDE},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -203,12 +201,7 @@ OF_HOST_WORK = [
         saves_us=(0, 1000),
         says=("8 of them use 4 ms",),
     ),
-    Example(
-        "one call of a library in a small step",
-        draw(STEPS, us=10, P=Ev("train.py(31): cut")),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("one call of a library in a small step", draw(STEPS, us=10, P=Ev("train.py(31): cut")), near_miss=True),
     Example(
         "a step that ran more lines than are recorded: the rest of its Python is the place's that it began with",
         draw(
@@ -245,7 +238,6 @@ OF_HOST_WORK = [
             us=100,
             P=Ev("train.py(31): accuracy"),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -259,7 +251,6 @@ OF_HOST_WORK = [
         "the same where others had the core in those steps, as the system counted without the profiler",
         draw(SOME, us=100, P=Ev("train.py(31): save")),
         facts={"steps": SOME_US, "vitals": {"loop_queued_us": 5500.0, "timed_steps": 20}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -273,7 +264,6 @@ OF_HOST_WORK = [
         "one step of seven, as in none that was timed",
         draw(ONE, us=100, P=Ev("train.py(31): play")),
         facts={"steps": {"unprofiled_us": [900.0] * 35}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -287,7 +277,6 @@ OF_HOST_WORK = [
             us=100,
             P=Ev("train.py(31): accuracy"),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -300,10 +289,7 @@ OF_HOST_WORK = [
             us=20,
             F=Ev(FORWARD.name, times=20, fill=0.25),
         ),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "ops side by side", draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000), saves_us=None
-    ),
+    Example("ops side by side", draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000)),
 ]

@@ -106,7 +106,6 @@ EXAMPLES = [
         "1,200 numbers, and samples that show no loop",
         _many([], []),
         facts=run_of(_STEPS, sample("step", 80, 90, hits=90)),
-        saves_us=None,
         near_miss=True,
     ),
 ]

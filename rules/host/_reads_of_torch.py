@@ -200,12 +200,7 @@ READ_BY_TORCH = [
         saves_us=(0, 12_000),
         fixes=("Keep the optimizer's step counters on the host",),
     ),
-    Example(
-        "L-BFGS reads whether it has converged",
-        _updated("LBFGS"),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("L-BFGS reads whether it has converged", _updated("LBFGS"), near_miss=True),
     Example(
         "an optimizer that reads something else in its update, such as a norm",
         _updated("LARS"),
@@ -222,9 +217,6 @@ READ_BY_TORCH = [
         ("fused=True",),
     ),
     _example(
-        "the same read after another op: it is the script's",
-        _STEPS,
-        Ev("aten::mean", launches=""),
-        ("loss.detach()",),
+        "the same read after another op: it is the script's", _STEPS, Ev("aten::mean", launches=""), ("loss.detach()",)
     ),
 ]

@@ -116,13 +116,11 @@ EXAMPLES = [
     Example(
         "a condition of the script's own: nothing asks for all of them",
         _drawn(A=op("any", [64, 6]), B=FORWARD),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "a check that goes on without an answer: a compiled one",
         _drawn(R=op("logical_not", [64]), B=FORWARD),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -142,5 +140,5 @@ EXAMPLES = [
         saves_us="unknown",
         says=("1 check in each step",),
     ),
-    Example("distributions whose checks are off", _drawn(A=FORWARD, R=FORWARD, B=FORWARD), saves_us=None),
+    Example("distributions whose checks are off", _drawn(A=FORWARD, R=FORWARD, B=FORWARD)),
 ]

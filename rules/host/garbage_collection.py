@@ -306,14 +306,12 @@ EXAMPLES = [
         STEPS_ON_CPU,
         facts=_now_and_then(90, 20)
         | {"steps": {"unprofiled_us": [9000.0] * 300}, "gc_pauses_us": [*[30.0] * 400, *[9500.0] * 6]},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "one long collection that may never come again",
         STEPS_ON_CPU,
         facts=_EVEN | {"gc_pauses_us": [50.0, 50.0, 90000.0]},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -328,29 +326,20 @@ EXAMPLES = [
         "one call of the script that may never come again",
         STEPS_ON_CPU,
         facts=_EVEN | _SET_AT | _now_and_then(31, 1) | {"gc_pauses_us": [50.0, 90000.0]},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "other work between steps, in a script that calls the collector once before the loop",
         STEPS_ON_CPU,
         facts=_EVEN | _SET_AT | _now_and_then(90, 20) | {"gc_pauses_us": [50.0, 90000.0]},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "small collections that take half a per cent",
         STEPS_ON_CPU,
         facts=_EVEN | {"gc_pauses_us": [45.0] * 10},
-        saves_us=None,
         near_miss=True,
     ),
-    Example("no collection", STEPS_ON_CPU, facts=_EVEN | {"gc_pauses_us": []}, saves_us=None),
-    Example(
-        "a bare trace does not tell",
-        STEPS_ON_CPU,
-        saves_us=None,
-        near_miss=True,
-        skipped="not captured by `advisor run`",
-    ),
+    Example("no collection", STEPS_ON_CPU, facts=_EVEN | {"gc_pauses_us": []}),
+    Example("a bare trace does not tell", STEPS_ON_CPU, near_miss=True, skipped="not captured by `advisor run`"),
 ]

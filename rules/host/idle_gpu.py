@@ -293,14 +293,10 @@ EXAMPLES = [
             us=1000,
             P=Ev("train.py(12): prepare"),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
-        "idle, but the loop waits for its loader: another rule's time",
-        draw(_STEPS, us=200, P=NEXT),
-        saves_us=None,
-        near_miss=True,
+        "idle, but the loop waits for its loader: another rule's time", draw(_STEPS, us=200, P=NEXT), near_miss=True
     ),
     Example(
         "Python after a wait, without which the host would do it while the device works: told with the wait",
@@ -315,7 +311,6 @@ EXAMPLES = [
             I=ITEM,
             C=D2H_PAGEABLE,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -330,7 +325,6 @@ EXAMPLES = [
             F=Ev("aten::add", times=10),
             K=Ev(GEMM.name, "kernel", times=10, fill=0.2),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -343,6 +337,5 @@ EXAMPLES = [
             """,
             us=1000,
         ),
-        saves_us=None,
     ),
 ]

@@ -315,7 +315,6 @@ EXAMPLES = [
             F=_ADDS,
             K=Ev(ELEMENTWISE.name, "kernel", times=20),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -328,6 +327,5 @@ EXAMPLES = [
             """,
             us=1000,
         ),
-        saves_us=None,
     ),
 ]

@@ -189,7 +189,6 @@ EXAMPLES = [
             I=ITEM,
             C=D2H_PAGEABLE,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -203,7 +202,6 @@ EXAMPLES = [
             us=1000,
             D=NEXT_WORKERS,
         ),
-        saves_us=None,
     ),
     Example(
         "`.item()` on a CPU waits for nothing",
@@ -215,7 +213,6 @@ EXAMPLES = [
             us=1000,
             I=ITEM,
         ),
-        saves_us=None,
         near_miss=True,
         skipped="no calls into a device runtime",
     ),

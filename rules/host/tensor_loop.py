@@ -258,14 +258,11 @@ EXAMPLES = [
         saves_us=(0, 1130),
         says=("train.py:31", "`mul` 40 times a step"),
     ),
-    Example(
-        "eight layers, each called once", draw(_ON_HOST, us=50, L=_loop(8, 31), B=_AFTER), saves_us=None, near_miss=True
-    ),
+    Example("eight layers, each called once", draw(_ON_HOST, us=50, L=_loop(8, 31), B=_AFTER), near_miss=True),
     Example(
         "forty layers, called by one line of the script",
         draw(_ON_HOST, us=50, L=Ev("aten::linear", times=40, args={"Call stack": "train.py(31): <module>"}), B=_AFTER),
         facts={"optimizers": [{"name": "SGD", "tensors": 80}]},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -275,13 +272,8 @@ EXAMPLES = [
         saves_us=(0, 1300),
         says=("`linear` 40 times a step",),
     ),
-    Example(
-        "forty calls that have work to do",
-        draw(_ON_HOST, us=1000, L=_loop(40, 31), B=_AFTER),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example("one op over all elements", draw(_ON_HOST, us=50, L=_loop(1, 31), B=_AFTER), saves_us=None),
+    Example("forty calls that have work to do", draw(_ON_HOST, us=1000, L=_loop(40, 31), B=_AFTER), near_miss=True),
+    Example("one op over all elements", draw(_ON_HOST, us=50, L=_loop(1, 31), B=_AFTER)),
     Example(
         "a loop of small kernels, for which a GPU waits",
         draw(
@@ -310,14 +302,12 @@ EXAMPLES = [
     Example(
         "forty cells whose input is no part of a tensor: each iteration makes that of the next",
         _cells("aten::view"),
-        saves_us=None,
         near_miss=True,
         skipped="advisor run",
     ),
     Example(
         "the same of large weights, whose kernels move what they must",
         draw(_AVERAGED, us=50, F=_FORWARD_ONLY, L=_average(_LARGE_WEIGHT), E=replace(_AVERAGES, fill=1.0)),
-        saves_us=None,
         near_miss=True,
         skipped="advisor run",
     ),
@@ -330,7 +320,6 @@ EXAMPLES = [
             E=Ev(ELEMENTWISE.name, "kernel", times=40),
             B=Ev(BACKWARD.name, launches="kernel", args=_AFTER.args),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -342,7 +331,6 @@ EXAMPLES = [
             E=Ev(ELEMENTWISE.name, "kernel", times=40, fill=0.2),
             B=Ev(BACKWARD.name, launches="kernel", args=_AFTER.args),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -357,7 +345,6 @@ EXAMPLES = [
             L=Ev("aten::mul", times=40, launches="", args={"Call stack": "train.py(31): step"}),
             B=_AFTER,
         ),
-        saves_us=None,
         near_miss=True,
         skipped="names functions",
     ),

@@ -85,7 +85,6 @@ ON_CPU = [
         "without a GPU, lists of numbers that are put together in no time",
         _of_lists(32),
         facts=_loader(sample_us=1.0, collate_us=300.0),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -99,7 +98,6 @@ ON_CPU = [
         "without a GPU, each epoch has an iterator of its own",
         draw(_ASKED, us=1000, A=Ev("train.py(48): train"), D=NEXT),
         facts=_loader(sample_us=4.0, collate_us=50.0, shuffle=True, batches_per_iterator=62.0, sampler_us=5.0),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -134,7 +132,6 @@ ON_CPU = [
         "without a GPU, tensors in memory: the batch is as cheap as a loader makes it",
         draw(_ON_CPU, us=40, D=NEXT, S="aten::cat"),
         facts=_loader(sample_us=4.0, collate_us=150.0),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -148,7 +145,6 @@ ON_CPU = [
         "without a GPU, 128 lists of numbers beside a tensor that is stacked: each makes a tensor of the batch",
         draw(_ROWS, us=100, D=NEXT, T=Ev("aten::lift_fresh", times=25), S="aten::stack"),
         facts=_loader(sample_us=1.5, collate_us=330.0, batch_size=128, dataset="Subset", shuffle=True),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -162,7 +158,6 @@ ON_CPU = [
         "without a GPU, rows of tensors that are a batch before the step has seen the tenth part of its time",
         draw(_ON_CPU, us=100, D=NEXT, S="aten::stack"),
         facts=_loader(sample_us=2.0, collate_us=80.0, dataset="TensorDataset", shuffle=True),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -176,7 +171,6 @@ ON_CPU = [
         "without a GPU, one worker that is ahead: what it hands over takes no longer than making it",
         draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat"),
         facts=_loader(sample_us=20.0, collate_us=200.0, num_workers=1),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -190,7 +184,6 @@ ON_CPU = [
             D=NEXT_WORKERS,
         ),
         facts=_loader(sample_us=40.0, collate_us=5.0, num_workers=1, batch_size=None, dataset_size=150),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -224,7 +217,6 @@ ON_CPU = [
         draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat"),
         facts=_loader(sample_us=10.0, collate_us=80.0, num_workers=2, persistent_workers=True)
         | {"steps": {"unprofiled_us": [2e3] * 40, "unprofiled_parts_us": {"fetch": [450.0] * 40}}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -242,7 +234,6 @@ ON_CPU = [
                 },
             }
         },
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -275,7 +266,6 @@ ON_CPU = [
         "without a GPU, a sampler of the script's own that costs little beside the step",
         draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat"),
         facts=_loader(sample_us=4.0, collate_us=50.0, sampler_us=60.0, sampler_median_us=55.0, **_OWN),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -294,18 +284,11 @@ ON_CPU = [
         says=("use 45 % of all CPU time", "without a core for 40 % of each step"),
         fixes=("Make samples cheaper",),
     ),
-    Example(
-        "without a GPU, workers that take a fifth of all cores",
-        _IN_TIME,
-        facts=_full(400e3),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("without a GPU, workers that take a fifth of all cores", _IN_TIME, facts=_full(400e3), near_miss=True),
     Example(
         "without a GPU, cores that are taken by other processes of the script",
         _IN_TIME,
         facts=_full(900e3, children=6),
-        saves_us=None,
         near_miss=True,
     ),
 ]

@@ -209,7 +209,6 @@ EXAMPLES = [
     Example(
         "tensors in memory: a batch is made faster than a worker could hand it over",
         draw(_ON_GPU, us=20, D=NEXT),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -223,7 +222,6 @@ EXAMPLES = [
             us=1000,
             D=NEXT,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -260,7 +258,6 @@ EXAMPLES = [
             D=NEXT_WORKERS,
             B=Ev(BACKWARD.name, launches=""),
         ),
-        saves_us=None,
     ),
     *ON_CPU,
     *ON_PICTURES,

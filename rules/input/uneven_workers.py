@@ -109,13 +109,11 @@ EXAMPLES = [
         "the same, and a batch is always ready",
         draw(_STEPS, us=1000, N=replace(NEXT_WORKERS, fill=0.05)),
         facts=_workers(10_000.0, 11_000.0, 60_000.0, 10_000.0),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "four workers alike",
         draw(_STEPS, us=1000, N=NEXT_WORKERS),
         facts=_workers(10_000.0, 11_000.0, 12_000.0, 10_000.0),
-        saves_us=None,
     ),
 ]

@@ -170,7 +170,6 @@ OF_THE_MODULE = [
     Example(
         "the same mean, and the backward pass goes through it: the script needs the weights",
         _module(_MEAN, node(7, "MeanBackward1", launches="kernel")),
-        saves_us=None,
         near_miss=True,
     ),
     Example(

@@ -148,7 +148,6 @@ EXAMPLES = [
     Example(
         "the plain form on a CPU without dropout",
         draw(_STEPS, us=100, A=_ATTENTION, P="aten::bmm", D="aten::_softmax"),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -158,6 +157,5 @@ EXAMPLES = [
             us=100,
             A="aten::_scaled_dot_product_flash_attention_for_cpu",
         ),
-        saves_us=None,
     ),
 ]

@@ -127,13 +127,11 @@ EXAMPLES = [
     Example(
         "the same with channels last",
         draw(_LANE, us=1000, C=_images(_FORWARD, _LAST), B=_images(_BACKWARD, _LAST)),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "pictures of three channels",
         draw(_LANE, us=1000, C=_images(_FORWARD, _FIRST, 3), B=_images(_BACKWARD, _FIRST, 3)),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -144,6 +142,5 @@ EXAMPLES = [
             C=_images(_FORWARD, _FIRST),
             O=Ev("aten::linear"),
         ),
-        saves_us=None,
     ),
 ]

@@ -154,27 +154,12 @@ EXAMPLES = [
         saves_us=(0, 1500),
         says=("16 blocks", "device's 108 multiprocessors"),
     ),
-    Example(
-        "as many blocks as multiprocessors",
-        _drawn(_norm(16, 16, 200), _kernel(108)),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("as many blocks as multiprocessors", _drawn(_norm(16, 16, 200), _kernel(108)), near_miss=True),
     Example(
         "few blocks that read at nearly half the memory's rate: there is not much more to have",
         _drawn(_norm(64, 96, 250), _kernel(96)),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "blocks were not recorded",
-        _drawn(_norm(16, 16, 200), Ev(_kernel(1).name, "kernel")),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "channels-last: blocks for pixels, too",
-        _drawn(_norm(16, 16, 200), _kernel(800)),
-        saves_us=None,
-    ),
+    Example("blocks were not recorded", _drawn(_norm(16, 16, 200), Ev(_kernel(1).name, "kernel")), near_miss=True),
+    Example("channels-last: blocks for pixels, too", _drawn(_norm(16, 16, 200), _kernel(800))),
 ]

@@ -126,7 +126,6 @@ EXAMPLES = [
     Example(
         "the same on a Radeon card, whose convolutions are slower in NHWC",
         draw(_ROUND, us=100, device="RX7900XTX", C=_OPS, W=SYNC, T=_MIOPEN, V=_CONV, U=_MIOPEN),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -148,7 +147,6 @@ EXAMPLES = [
             T=Ev(_TO.name, "kernel", fill=0.2),
             V=_CONV,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -160,7 +158,6 @@ EXAMPLES = [
             T=Ev("void at::native::elementwise_kernel<128, 4, direct_copy_kernel_cuda>", "kernel"),
             V=GEMM,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -171,6 +168,5 @@ EXAMPLES = [
             C=FORWARD,
             V=_CONV,
         ),
-        saves_us=None,
     ),
 ]

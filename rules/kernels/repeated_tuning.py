@@ -262,14 +262,12 @@ EXAMPLES = [
         "pictures of other sizes, whose shapes have been seen",
         _drawn(_convolution(57), _convolution(61), _ONE),
         facts=_ON,
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "the switch is off",
         _drawn(_convolution(57), _convolution(61), _TRY),
         facts={"settings": {"cudnn_benchmark": False}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -278,13 +276,7 @@ EXAMPLES = [
         saves_us=(300, 1500),
         says=("that are only timed",),
     ),
-    Example(
-        "one size, timed once",
-        _timing(_convolution(57), _convolution(57)),
-        facts=_ON,
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("one size, timed once", _timing(_convolution(57), _convolution(57)), facts=_ON, near_miss=True),
     Example(
         "Triton tunes a kernel in each step",
         _by_triton_drawn("R"),
@@ -297,15 +289,13 @@ EXAMPLES = [
         "Triton tunes a kernel in the first step, and never again",
         _by_triton_drawn("E"),
         facts={"settings": {"cudnn_benchmark": False}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "a kernel whose result is cleared before each launch",
         _by_triton_drawn("R", "cudaFuncGetAttributes"),
         facts={"settings": {"cudnn_benchmark": False}},
-        saves_us=None,
         near_miss=True,
     ),
-    Example("one size", _drawn(_convolution(57), _convolution(57), _TRY), facts=_ON, saves_us=None),
+    Example("one size", _drawn(_convolution(57), _convolution(57), _TRY), facts=_ON),
 ]

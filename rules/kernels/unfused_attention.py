@@ -278,7 +278,6 @@ EXAMPLES = [
             S=Ev("aten::_softmax", dims=[[64, 24]]),
             V=Ev("aten::bmm", dims=[[24, 64, 32], [24, 32, 32]]),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -288,7 +287,6 @@ EXAMPLES = [
             us=1000,
             S="aten::_softmax",
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -298,6 +296,5 @@ EXAMPLES = [
             us=1000,
             A="aten::_scaled_dot_product_flash_attention_for_cpu",
         ),
-        saves_us=None,
     ),
 ]

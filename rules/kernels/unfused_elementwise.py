@@ -202,13 +202,11 @@ EXAMPLES = [
             O=Ev("aten::mul", times=4),
             W=SYNC,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "a scale, a mask and a cast between the products of attention: for all of it there is one op",
         _between_products("aten::_softmax"),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -230,7 +228,6 @@ EXAMPLES = [
             W=SYNC,
             E=Ev(ELEMENTWISE.name, "kernel", times=2, fill=0.5),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -241,6 +238,5 @@ EXAMPLES = [
             C=FORWARD,
             V=GEMM,
         ),
-        saves_us=None,
     ),
 ]

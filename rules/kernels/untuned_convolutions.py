@@ -126,20 +126,17 @@ EXAMPLES = [
         "sizes that change",
         draw(_STEPS, us=100, C=_convolution(32), D=_convolution(31), K=_KERNEL, L=_KERNEL),
         facts=_OFF,
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "deterministic algorithms were asked for",
         draw(_STEPS, us=100, C=_convolution(32), D=_convolution(32), K=_KERNEL, L=_KERNEL),
         facts={"settings": {"cudnn_benchmark": False, "deterministic": True}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "tried out",
         draw(_STEPS, us=100, C=_convolution(32), D=_convolution(32), K=_KERNEL, L=_KERNEL),
         facts={"settings": {"cudnn_benchmark": True}},
-        saves_us=None,
     ),
 ]

@@ -238,12 +238,7 @@ EXAMPLES = [
             j=_copies("col2im"),
             p=_PRODUCT,
         ),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "by cuDNN",
-        _drawn("aten::cudnn_convolution", ("implicit_gemm", "wgrad"), gradients=_LAUNCHES),
-        saves_us=None,
-    ),
+    Example("by cuDNN", _drawn("aten::cudnn_convolution", ("implicit_gemm", "wgrad"), gradients=_LAUNCHES)),
 ]

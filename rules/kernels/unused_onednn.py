@@ -214,13 +214,11 @@ EXAMPLES = [
     Example(
         "a single image, for which torch chooses its own kernels",
         draw(_LANE, us=5000, C=_forward(batch=1), B=_backward(), W=_inner(1)),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "oneDNN is on",
         draw(_LANE, us=5000, C=_forward(), B=_backward(), W=Ev("aten::mkldnn_convolution")),
         facts=_facts(True),
-        saves_us=None,
     ),
 ]

@@ -159,7 +159,6 @@ EXAMPLES = [
     Example(
         "pinned memory of the host",
         draw(_STEPS, us=100, G=FORWARD, A=Ev("cudaHostAlloc", "cuda_runtime"), Z=Ev("cudaFreeHost", "cuda_runtime")),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -173,7 +172,6 @@ EXAMPLES = [
             us=100,
             A=_MALLOC,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     KEPT,

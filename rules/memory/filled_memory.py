@@ -106,8 +106,8 @@ EXAMPLES = [
         says=("fills 1 new tensor",),
         fixes=("fill_uninitialized_memory = False",),
     ),
-    Example("no fill in an op that makes a tensor", _drawn_without(), saves_us=None),
-    Example("a fill that the script asked for", _drawn("aten::zeros"), saves_us=None, near_miss=True),
+    Example("no fill in an op that makes a tensor", _drawn_without()),
+    Example("a fill that the script asked for", _drawn("aten::zeros"), near_miss=True),
     Example(
         "the same fills on a CPU, where they pay for memory that is touched first",
         draw(
@@ -120,7 +120,6 @@ EXAMPLES = [
             T=Ev("aten::empty"),
             L=Ev("aten::fill_"),
         ),
-        saves_us=None,
         near_miss=True,
     ),
 ]

@@ -147,7 +147,6 @@ EXAMPLES = [
         "memory in pieces, though segments may grow",
         draw(_STEPS, us=1000, device="A100"),
         facts=_facts(20e9, 60e9) | {"environment": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -161,10 +160,7 @@ EXAMPLES = [
         "twice as much kept as used, of a device that is nearly empty",
         draw(_STEPS, us=1000, device="A100"),
         facts=_facts(2e9, 5e9, state=4e8, weights=2e8),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "three quarters of the device", draw(_STEPS, us=1000, device="A100"), facts=_facts(60e9, 64e9), saves_us=None
-    ),
+    Example("three quarters of the device", draw(_STEPS, us=1000, device="A100"), facts=_facts(60e9, 64e9)),
 ]

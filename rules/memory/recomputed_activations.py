@@ -248,14 +248,12 @@ EXAMPLES = [
     Example(
         "activations that may not fit in the device at all",
         _checkpointed(op("linear", [1_000_000, 50_000], number=7)),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "checkpointed, and memory is nearly full",
         _CHECKPOINTED,
         facts={"memory": {"peak_allocated_bytes": 78 << 30}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -272,7 +270,6 @@ EXAMPLES = [
             R=op("mm", number=7),
             B=_BACKWARD_OP,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -289,6 +286,5 @@ EXAMPLES = [
             E=_EVALUATE,
             B=_BACKWARD_OP,
         ),
-        saves_us=None,
     ),
 ]

@@ -107,17 +107,10 @@ EXAMPLES = [
         says=("no op of the training reads",),
     ),
     Example("the squares go to NumPy, which may return them", _drawn(), None, _facts(3), near_miss=True),
-    Example(
-        "the next step's loss reads the number",
-        _drawn(),
-        saves_us=None,
-        facts=_facts(onward=[(4, 1)]),
-        near_miss=True,
-    ),
+    Example("the next step's loss reads the number", _drawn(), facts=_facts(onward=[(4, 1)]), near_miss=True),
     Example(
         "the error of the images is the loss, and printed",
         two_steps("[F   ][S    ][P    ][M ][X][Y][W][Z ][I]", **_TRAINED),
-        saves_us=None,
         facts=observed("linear sub pow mean item", [[], [1], [1], [1], [1]], leaving=[]),
         near_miss=True,
     ),

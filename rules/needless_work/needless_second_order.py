@@ -169,9 +169,8 @@ EXAMPLES = [
     Example(
         "beside a device that has enough to do",
         draw(_AHEAD, us=100, **_rows(recorded=True, followed=False, again=False)),
-        saves_us=None,
         near_miss=True,
     ),
-    Example("a gradient penalty: the record is differentiated", _drawn(followed=True), saves_us=None, near_miss=True),
-    Example("without create_graph", _drawn(recorded=False), saves_us=None),
+    Example("a gradient penalty: the record is differentiated", _drawn(followed=True), near_miss=True),
+    Example("without create_graph", _drawn(recorded=False)),
 ]

@@ -218,7 +218,7 @@ def _facts(loader: dict[str, Any] | None = None, number: int = 200, **seen: Any)
 
 
 def _nothing(title: str, facts: dict[str, Any]) -> Example:
-    return Example(title, draw(_STEPS, us=100, **_OPS), facts=facts, saves_us=None, near_miss=True)
+    return Example(title, draw(_STEPS, us=100, **_OPS), facts=facts, near_miss=True)
 
 
 EXAMPLES = [
@@ -270,8 +270,7 @@ EXAMPLES = [
         "nothing is frozen",
         draw(_STEPS, us=100, **_OPS),
         facts={"reused": {"names": ["aten::conv2d"], "ops": [0], "waits": [[]]}, "loaders": [_LOADER]},
-        saves_us=None,
         skipped="ran different ops",
     ),
-    Example("nobody looked", draw(_STEPS, us=100, **_OPS), facts={}, saves_us=None, skipped="was not recorded"),
+    Example("nobody looked", draw(_STEPS, us=100, **_OPS), facts={}, skipped="was not recorded"),
 ]

@@ -217,19 +217,15 @@ EXAMPLES = [
         saves_us=(0, 5_000),
         says=("10 calls", "sequences of 101 to 110 positions"),
     ),
-    Example("texts of other lengths each time", _tokens(grows=False), saves_us=None, near_miss=True),
-    Example("the new letter and the state", _loop(whole=False), saves_us=None),
-    Example("sequences of other lengths than what was appended", _loop(appended=False), saves_us=None, near_miss=True),
+    Example("texts of other lengths each time", _tokens(grows=False), near_miss=True),
+    Example("the new letter and the state", _loop(whole=False)),
+    Example("sequences of other lengths than what was appended", _loop(appended=False), near_miss=True),
     Example(
         "a new token attends to keys that are kept",
         _loop(layer="scaled_dot_product_attention", whole=False),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
-        "attention to later positions, too",
-        _loop(layer="scaled_dot_product_attention", causal=False),
-        saves_us=None,
-        near_miss=True,
+        "attention to later positions, too", _loop(layer="scaled_dot_product_attention", causal=False), near_miss=True
     ),
 ]

@@ -262,17 +262,11 @@ EXAMPLES = [
         says=("2 backward passes run through the same graph", "up to 2 of its nodes"),
     ),
     Example("the same beside a GPU", _drawn(on_device=True), saves_us=(900, 1200), says=("2 backward passes",)),
-    Example("each loss has a graph of its own", _drawn(one_graph=False), saves_us=None, near_miss=True),
-    Example(
-        "the gradients of the first loss are dropped before the second",
-        _drawn(added=False),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("each loss has a graph of its own", _drawn(one_graph=False), near_miss=True),
+    Example("the gradients of the first loss are dropped before the second", _drawn(added=False), near_miss=True),
     Example(
         "the gradients of the first loss are read before the second",
         _drawn(between=Ev("aten::clone", dims=[_WEIGHT])),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -287,11 +281,9 @@ EXAMPLES = [
         saves_us=(900, 1300),
         says=("2 calls of torch.autograd.grad()", "up to 2 nodes"),
     ),
-    Example("one call for both inputs", _slopes(one_call=True), saves_us=None),
-    Example(
-        "rows of a Jacobian: another gradient of the output each", _slopes(ones=False), saves_us=None, near_miss=True
-    ),
-    Example("two outputs, differentiated one by one", _slopes(of_two=True), saves_us=None, near_miss=True),
-    Example("the losses are added up", _drawn(together=True), saves_us=None),
-    Example("the optimizer steps after each loss", _drawn(between=OPTIMIZER), saves_us=None, near_miss=True),
+    Example("one call for both inputs", _slopes(one_call=True)),
+    Example("rows of a Jacobian: another gradient of the output each", _slopes(ones=False), near_miss=True),
+    Example("two outputs, differentiated one by one", _slopes(of_two=True), near_miss=True),
+    Example("the losses are added up", _drawn(together=True)),
+    Example("the optimizer steps after each loss", _drawn(between=OPTIMIZER), near_miss=True),
 ]

@@ -209,17 +209,12 @@ EXAMPLES = [
         saves_us=(700, 1200),
     ),
     Example(
-        "a layer of the same form on another batch",
-        draw(_STEPS, us=100, **_PASSES),
-        facts=_facts([]),
-        saves_us=None,
-        near_miss=True,
+        "a layer of the same form on another batch", draw(_STEPS, us=100, **_PASSES), facts=_facts([]), near_miss=True
     ),
     Example(
         "the observed step ran other ops than the profiled ones",
         draw(_STEPS, us=100, **_PASSES),
         facts={"reused": {"names": ["aten::conv2d"], "ops": [0, 0, 0], "again": [(2, 0)], "constant": []}},
-        saves_us=None,
         near_miss=True,
         skipped="ran different ops",
     ),
@@ -250,7 +245,6 @@ EXAMPLES = [
             **({key: one for key, one in _CASTING.items() if key not in "WS"} | _SHORT_CASTS),
         ),
         facts={"reused": _CAST_AGAIN},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -267,7 +261,6 @@ EXAMPLES = [
             b=Ev(FORWARD.name, fill=0.02),
         ),
         facts=_facts([(2, 0)]),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -281,8 +274,7 @@ EXAMPLES = [
         "what the step before had is computed again for a backward pass of another kind",
         draw(_CLOSURE, us=100, **(_CALLED | {"Y": node(2, "ReluBackward0"), "W": node(4, "ReluBackward0")})),
         facts={"reused": _CALLED_TWICE},
-        saves_us=None,
         near_miss=True,
     ),
-    Example("nobody looked", draw(_STEPS, us=100, **_PASSES), facts={}, saves_us=None, skipped="was not recorded"),
+    Example("nobody looked", draw(_STEPS, us=100, **_PASSES), facts={}, skipped="was not recorded"),
 ]

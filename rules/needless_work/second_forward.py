@@ -213,13 +213,11 @@ EXAMPLES = [
             G=linear(7, _OTHER),
             H=linear(8, _OTHER),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "a second pass in one of two steps",
         draw(_STEPS.replace("[G ][H ]", ""), us=100, **_TRAINED, **_TRAINED_2, C=linear(3), D=linear(4)),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -234,7 +232,6 @@ EXAMPLES = [
             G=Ev("aten::linear", dims=LAYER),
             H=Ev("aten::linear", dims=LAYER),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -252,7 +249,6 @@ EXAMPLES = [
             G=linear(7),
             H=linear(8),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -276,7 +272,6 @@ EXAMPLES = [
             G=linear(9),
             H=linear(10),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -289,7 +284,6 @@ EXAMPLES = [
             us=100,
             **_SOLVER,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -303,6 +297,5 @@ EXAMPLES = [
             **_TRAINED,
             **_TRAINED_2,
         ),
-        saves_us=None,
     ),
 ]

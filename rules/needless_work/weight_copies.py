@@ -252,15 +252,9 @@ EXAMPLES = [
     Example(
         "a copy to the host, which is a checkpoint's",
         draw(_ON_DEVICE, us=100, C=_MOVED, D=_SMALL, M=_TO_HOST, **_REST),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "tensors of other shapes",
-        draw(_STEPS, us=100, C=_clone(64, 800), D=_clone(64), **_REST),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("tensors of other shapes", draw(_STEPS, us=100, C=_clone(64, 800), D=_clone(64), **_REST), near_miss=True),
     Example(
         "an average of the weights computes, it does not copy",
         draw(
@@ -270,7 +264,6 @@ EXAMPLES = [
             D=Ev("aten::lerp_", dims=[[800], [800], []]),
             **_REST,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -282,13 +275,11 @@ EXAMPLES = [
     Example(
         "weights times weights are no average: one op does not replace them",
         draw(_AVERAGED, us=100, **(_AVERAGE | {"M": _sum("mul", [800, 800], [800, 800])}), **_REST),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "activations of another shape are scaled and added",
         draw(_AVERAGED, us=100, **_of([64, 800]), **_REST),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -300,7 +291,6 @@ EXAMPLES = [
     Example(
         "a learner is copied for each task, its trained weights alone",
         draw(_ADAPTED, us=100, C=_clone(800), D=_clone(800, 800), E=_clone(800), **_UPDATED),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -314,6 +304,5 @@ EXAMPLES = [
             us=100,
             **_REST,
         ),
-        saves_us=None,
     ),
 ]

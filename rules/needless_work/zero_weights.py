@@ -160,7 +160,6 @@ EXAMPLES = [
     Example(
         "parameters are summed and multiplied by zero, so that each has a gradient",
         two_steps("[F      ][A][N][S][X][Y][Z        ]", **_TOUCHED),
-        saves_us=None,
         facts=observed("linear sum mul add", [[], [], [1], [1, 3]]),
         near_miss=True,
     ),

@@ -171,14 +171,7 @@ OF_OTHERS = [
         "the same in a loop of the script's own, which tensor-loop reports",
         _updates(40),
         lines=_line(40),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "an op of that kind for a few tensors",
-        _updates(4),
-        saves_us=None,
-        near_miss=True,
-        skipped="no torch optimizer stepped",
-    ),
+    Example("an op of that kind for a few tensors", _updates(4), near_miss=True, skipped="no torch optimizer stepped"),
 ]

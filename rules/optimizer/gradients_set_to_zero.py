@@ -198,7 +198,6 @@ EXAMPLES = [
     Example(
         "gradients are dropped, and the kernels are the model's",
         draw(_ON_DEVICE, us=100, O="aten::mul_", **_REST),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -212,7 +211,6 @@ EXAMPLES = [
             Z=ZERO_GRAD,
             O="aten::zero_",
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -225,6 +223,5 @@ EXAMPLES = [
             us=100,
             Z=Ev(ZERO_GRAD.name, "user_annotation"),
         ),
-        saves_us=None,
     ),
 ]

@@ -233,7 +233,6 @@ EXAMPLES = [
         "plain SGD has one op per parameter: nothing to fuse",
         draw(_STEPS, us=100, A=Ev("aten::add_", times=10)),
         facts={"optimizers": [{"name": "SGD", "tensors": 10}]},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -250,8 +249,7 @@ EXAMPLES = [
             C=Ev("aten::_coalesced_", times=40, fill=0.2),
         ),
         facts={"optimizers": [{"name": "SGD", "tensors": 10}]},
-        saves_us=None,
         near_miss=True,
     ),
-    Example("fused already", draw(_STEPS, us=100, O=_ADAM, A="aten::_fused_adamw_"), saves_us=None),
+    Example("fused already", draw(_STEPS, us=100, O=_ADAM, A="aten::_fused_adamw_")),
 ]

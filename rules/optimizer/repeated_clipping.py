@@ -136,17 +136,15 @@ EXAMPLES = [
         saves_us=(500, 900),
         says=("The gradients of more than 30 parameters",),
     ),
-    Example("once before the step", two_steps("[F  ][B  ][F  ][B  ][N ][M ][O  ]", **_OPS), saves_us=None),
+    Example("once before the step", two_steps("[F  ][B  ][F  ][B  ][N ][M ][O  ]", **_OPS)),
     Example(
         "the norm is logged after each micro-batch, and the gradients are clipped once",
         two_steps("[F  ][B  ][N ][F  ][B  ][L ][M ][O  ]", **(_OPS | {"L": _OPS["N"]})),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "two optimizers, each with its own gradients",
         two_steps("[F  ][B  ][N ][M ][O  ][F  ][B  ][N ][M ][O  ]", **_OPS),
-        saves_us=None,
         near_miss=True,
     ),
 ]

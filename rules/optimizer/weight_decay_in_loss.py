@@ -114,7 +114,6 @@ EXAMPLES = [
     Example(
         "no backward pass goes through it: a log",
         two_steps(_LANE, **(_OPS | {"S": op("square", _TABLE), "M": op("sum", _TABLE)})),
-        saves_us=None,
         facts=_facts([1, 2]),
         near_miss=True,
     ),

@@ -188,13 +188,11 @@ NARROW = [
     Example(
         "a router in fp32, whose layer is the only narrow one",
         _drawn(U=_linear(_X, [1024, 1024], _BF16)),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "layers in fp32 that are as wide as the model's",
         _drawn(D=_linear(_X, [1024, 1024]), U=_linear(_X, [1024, 1024])),
-        saves_us=None,
         near_miss=True,
     ),
 ]

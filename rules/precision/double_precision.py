@@ -229,7 +229,6 @@ EXAMPLES = [
             F=_SINGLE,
             M=Ev("aten::mm", dims=[[32, 512], [512, 512]], dtypes=["double", "double"], times=1, fill=0.1),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -241,7 +240,6 @@ EXAMPLES = [
             F=_DOUBLE,
             O=Ev("Optimizer.step#LBFGS.step", "user_annotation"),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -256,7 +254,6 @@ EXAMPLES = [
     Example(
         "numbers of Python beside tensors in float32",
         draw(_MIXED, us=1000, M=_SCALED, C=_SCALED, S=_SCALED, F=_SCALED),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -268,10 +265,9 @@ EXAMPLES = [
             B=_DOUBLE,
             C=Ev("aten::linalg_cholesky_ex", dims=[[512, 512]], dtypes=["double"]),
         ),
-        saves_us=None,
         near_miss=True,
     ),
-    Example("the same buffer in float32", _elementwise("float", _GRID), saves_us=None),
-    Example("float32", draw(_STEPS, us=1000, F=_SINGLE, B=_SINGLE), saves_us=None),
-    Example("shapes and dtypes were not recorded", STEPS_ON_CPU, saves_us=None),
+    Example("the same buffer in float32", _elementwise("float", _GRID)),
+    Example("float32", draw(_STEPS, us=1000, F=_SINGLE, B=_SINGLE)),
+    Example("shapes and dtypes were not recorded", STEPS_ON_CPU),
 ]

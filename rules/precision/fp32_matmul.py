@@ -311,7 +311,6 @@ EXAMPLES = [
         "convolutions that cuDNN runs in fp32 though TF32 is allowed, in a script that uses autocast",
         _drawn("A100", _FP32_CONVOLUTION, _CONVOLUTION, "aten::convolution"),
         facts={"settings": {"tf32_matmul": True, "tf32_cudnn": True, "autocast": True}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -351,20 +350,16 @@ EXAMPLES = [
     Example(
         "adapters of rank 4: memory moves their input for most of the time, whatever the format",
         _beside_bf16([[2_000_000, 4096], [4096, 4]]),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "fp32 by the new API, on purpose",
         _drawn("A100", _FP32, GEMM),
         facts={"settings": {"matmul_precision_set": True, "tf32_matmul": False}},
-        saves_us=None,
         near_miss=True,
     ),
-    Example("fp32 was chosen on purpose", _drawn("A100", _FP32, GEMM), facts=_CHOSEN, saves_us=None, near_miss=True),
-    Example(
-        "bf16 already", _drawn("A100", _BF16, Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel")), saves_us=None
-    ),
+    Example("fp32 was chosen on purpose", _drawn("A100", _FP32, GEMM), facts=_CHOSEN, near_miss=True),
+    Example("bf16 already", _drawn("A100", _BF16, Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel"))),
     *ON_CPU,
     *IN_PART,
 ]

@@ -132,7 +132,6 @@ EXAMPLES = [
         "a scaler beside fp16, where it belongs",
         draw(_STEPS, us=100, C=_CHECK, I=ITEM, O="aten::_foreach_add_", M=_COPY),
         facts=_FP16,
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -144,6 +143,5 @@ EXAMPLES = [
             V=GEMM,
         ),
         facts=_BF16,
-        saves_us=None,
     ),
 ]

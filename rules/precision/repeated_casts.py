@@ -252,27 +252,16 @@ EXAMPLES = [
         says=("more often than they change",),
         fixes=("requires_grad_(False).to(torch.bfloat16)",),
     ),
-    Example(
-        "a weight that each step updates, and converts once",
-        _drawn(_TRAINED, B=_NODE, A=_STORED),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("a weight that each step updates, and converts once", _drawn(_TRAINED, B=_NODE, A=_STORED), near_miss=True),
     Example(
         "a layer whose input and weight have one shape: which of them is converted nobody knows",
         _drawn(_STEPS, F=Ev("aten::linear", dims=[_WEIGHT, _WEIGHT], dtypes=["float", "float"], launches="")),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "autograd records: a backward pass may follow outside of the recording",
         _drawn(_STEPS, C=replace(_PARTS["C"], args={"Sequence number": 7})),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "a model in bf16",
-        _drawn(_STEPS, O=replace(_COPY, dtypes=["c10::BFloat16", "c10::BFloat16", "Scalar"])),
-        saves_us=None,
-    ),
+    Example("a model in bf16", _drawn(_STEPS, O=replace(_COPY, dtypes=["c10::BFloat16", "c10::BFloat16", "Scalar"]))),
 ]

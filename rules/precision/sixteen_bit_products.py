@@ -144,9 +144,9 @@ EXAMPLES = [
         saves_us=(0, 850),
         says=("H100", "2 times that rate", "bf16"),
     ),
-    Example("a few rows", _drawn(256), saves_us=None, near_miss=True),
-    Example("the same on an A100, which has no fp8", _drawn(16384, device="A100"), saves_us=None, near_miss=True),
-    Example("products in fp8 already", _drawn(16384, op="aten::_scaled_mm"), saves_us=None, near_miss=True),
+    Example("a few rows", _drawn(256), near_miss=True),
+    Example("the same on an A100, which has no fp8", _drawn(16384, device="A100"), near_miss=True),
+    Example("products in fp8 already", _drawn(16384, op="aten::_scaled_mm"), near_miss=True),
     Example(
         "the same without a backward pass: fp8 is another matter there",
         draw(
@@ -159,8 +159,7 @@ EXAMPLES = [
             K=_KERNEL,
             L=_OTHER,
         ),
-        saves_us=None,
         near_miss=True,
     ),
-    Example("fp32 products, which another rule looks at", _drawn(16384, "float"), saves_us=None),
+    Example("fp32 products, which another rule looks at", _drawn(16384, "float")),
 ]

@@ -159,24 +159,20 @@ EXAMPLES = [
             Ev("aten::_to_copy", dims=[[8192, 1000]], dtypes=["c10::BFloat16"], launches="kernel"),
             Ev("aten::_log_softmax", dims=[[8192, 1000]], dtypes=["float"]),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "a conversion of as many numbers that no loss reads",
         _drawn(_COPY, Ev("aten::sum", dims=[[8192, 50304]], dtypes=["float"])),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "scores that were fp32 before",
         _drawn(Ev("aten::_to_copy", dims=[_SCORES], dtypes=["float"], launches="kernel"), _LOSS),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "scores in 16 bits all the way",
         _drawn(Ev("aten::mul", dims=[_SCORES]), Ev("aten::_log_softmax", dims=[[8192, 50304]], dtypes=["c10::Half"])),
-        saves_us=None,
     ),
 ]

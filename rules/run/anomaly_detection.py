@@ -203,12 +203,6 @@ EXAMPLES = [
         saves_us=(600, 1000),
         says=("of their time",),
     ),
-    Example("off", STEPS_ON_CPU, facts={"settings": {"anomaly_detection": False}}, saves_us=None),
-    Example(
-        "a bare trace does not tell",
-        STEPS_ON_CPU,
-        saves_us=None,
-        near_miss=True,
-        skipped="not captured by `advisor run`",
-    ),
+    Example("off", STEPS_ON_CPU, facts={"settings": {"anomaly_detection": False}}),
+    Example("a bare trace does not tell", STEPS_ON_CPU, near_miss=True, skipped="not captured by `advisor run`"),
 ]

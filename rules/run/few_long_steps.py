@@ -114,8 +114,8 @@ EXAMPLES = [
         saves_us=(0, 18_000),
         says=("in save_previews(), from train.py:74",),
     ),
-    Example("the same once", _window(_FUNCTION, times=1), saves_us=None, near_miss=True),
-    Example("steps that are all alike", _window(_FUNCTION, times=0), saves_us=None),
-    Example("steps less than three times as long", _window(_FUNCTION, long=14), saves_us=None, near_miss=True),
-    Example("long steps whose reason the trace does not show", _window(Ev("aten::add")), saves_us=None, near_miss=True),
+    Example("the same once", _window(_FUNCTION, times=1), near_miss=True),
+    Example("steps that are all alike", _window(_FUNCTION, times=0)),
+    Example("steps less than three times as long", _window(_FUNCTION, long=14), near_miss=True),
+    Example("long steps whose reason the trace does not show", _window(Ev("aten::add")), near_miss=True),
 ]

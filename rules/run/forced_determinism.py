@@ -132,13 +132,11 @@ EXAMPLES = [
         "sums over indices, and the switch concerns convolutions alone",
         draw(_STEPS, us=1000, C=Ev("aten::index_add_"), K=Ev("indexFuncLargeIndex", "kernel"), G=GEMM),
         facts={"settings": {"cudnn_deterministic": True}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "convolutions that may choose",
         draw(_STEPS, us=1000, C=_CONVOLVED, K=_KERNEL, G=GEMM),
         facts={"settings": {"deterministic": False, "cudnn_deterministic": False}},
-        saves_us=None,
     ),
 ]

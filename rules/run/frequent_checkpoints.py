@@ -262,19 +262,16 @@ EXAMPLES = [
     Example(
         "the state is read, and nothing of it goes to the host",
         draw(_ON_DEVICE, us=100, P=_COPY, M=_SMALL, C=_READ, D=_READ_2, **_REST),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "the state is read and the next step follows at once",
         draw(_STEPS, us=20, C=_READ, D=_READ_2, **_REST),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "some tensors are detached and a long pause follows",
         draw(_STEPS, us=100, C=Ev("aten::detach", dims=[[64, 10]]), D=Ev("aten::detach", dims=[[64]]), **_REST),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -292,8 +289,6 @@ EXAMPLES = [
         says=("100 % of that to compress them",),
         fixes=("without compressing",),
     ),
-    Example(
-        "a checkpoint after each epoch", draw(_QUIET, us=100, **_REST), facts=_run(1.0), saves_us=None, near_miss=True
-    ),
-    Example("no checkpoint", draw(_QUIET, us=100, **_REST), saves_us=None),
+    Example("a checkpoint after each epoch", draw(_QUIET, us=100, **_REST), facts=_run(1.0), near_miss=True),
+    Example("no checkpoint", draw(_QUIET, us=100, **_REST)),
 ]

@@ -127,7 +127,6 @@ EXAMPLES = [
         others=(_DRAWN,),
         facts=run_facts(30.0, {}, ranks=2),
         other_facts=(_waits(30.0, "forward", "untrained"),),
-        saves_us=None,
     ),
     Example(
         "rank 1 saves checkpoints meanwhile",
@@ -135,7 +134,6 @@ EXAMPLES = [
         others=(_DRAWN,),
         facts=run_facts(30.0, {}, ranks=2),
         other_facts=(_waits(30.0, "save"),),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -144,8 +142,7 @@ EXAMPLES = [
         others=(_DRAWN,),
         facts=run_facts(3.0, {}, ranks=2),
         other_facts=(_waits(3.0),),
-        saves_us=None,
         near_miss=True,
     ),
-    Example("bare traces", _DRAWN, others=(_DRAWN,), saves_us=None, skipped="was not recorded"),
+    Example("bare traces", _DRAWN, others=(_DRAWN,), skipped="was not recorded"),
 ]

@@ -92,10 +92,9 @@ EXAMPLES = [
     Example(
         "finite values are selected, and nothing is read",
         _drawn("reshape isfinite masked_select abs min max"),
-        saves_us=None,
         near_miss=True,
     ),
-    Example("a number is read in each step", _drawn("detach item"), saves_us=None),
+    Example("a number is read in each step", _drawn("detach item")),
     Example(
         "beside a GPU, where the host waits for each value",
         draw(

@@ -135,15 +135,8 @@ EXAMPLES = [
                 "NCCL_DEBUG": "WARN",
             }
         },
-        saves_us=None,
         near_miss=True,
     ),
-    Example("nothing is set", STEPS_ON_CPU, facts={"environment": {}}, saves_us=None),
-    Example(
-        "a bare trace does not tell",
-        STEPS_ON_CPU,
-        saves_us=None,
-        near_miss=True,
-        skipped="not captured by `advisor run`",
-    ),
+    Example("nothing is set", STEPS_ON_CPU, facts={"environment": {}}),
+    Example("a bare trace does not tell", STEPS_ON_CPU, near_miss=True, skipped="not captured by `advisor run`"),
 ]

@@ -22,16 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.api import (
-    Breakdown,
-    Example,
-    Finding,
-    LineCosts,
-    RankRecord,
-    RunSamples,
-    Source,
-    Steps,
-)
+from advisor.api import Breakdown, Example, Finding, LineCosts, RankRecord, RunSamples, Source, Steps
 
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
@@ -137,20 +128,8 @@ EXAMPLES = [
                 "train.py:9: FutureWarning: `torch.cuda.amp.autocast(args...)` is deprecated.",
             ]
         },
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "no warning",
-        STEPS_ON_CPU,
-        facts={"warnings": []},
-        saves_us=None,
-    ),
-    Example(
-        "a bare trace does not tell",
-        STEPS_ON_CPU,
-        saves_us=None,
-        near_miss=True,
-        skipped="not captured by `advisor run`",
-    ),
+    Example("no warning", STEPS_ON_CPU, facts={"warnings": []}),
+    Example("a bare trace does not tell", STEPS_ON_CPU, near_miss=True, skipped="not captured by `advisor run`"),
 ]

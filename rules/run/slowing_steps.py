@@ -280,7 +280,6 @@ EXAMPLES = [
     Example(
         "a loop of another length in each step",
         draw(_HOOKED, us=100, F=_MM, P=_hooks(2), Q=_hooks(4), R=_hooks(5), S=_hooks(3), T=_hooks(6)),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -297,7 +296,6 @@ EXAMPLES = [
             S=_sorted(32),
             T=_sorted(40),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -309,7 +307,6 @@ EXAMPLES = [
     Example(
         "a compiled region with such products",
         _on_device(GEMM, "Torch-Compiled Region: 0/0", inside="aten::mm"),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -319,8 +316,6 @@ EXAMPLES = [
         near_miss=True,
     ),
     Example(
-        "the same in every step",
-        draw(_STEPS, us=100, F=_MM, P=_of(64), Q=_of(64), R=_of(64), S=_of(64), T=_of(64)),
-        saves_us=None,
+        "the same in every step", draw(_STEPS, us=100, F=_MM, P=_of(64), Q=_of(64), R=_of(64), S=_of(64), T=_of(64))
     ),
 ]

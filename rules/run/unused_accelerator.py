@@ -61,20 +61,14 @@ EXAMPLES = [
         "no accelerator in this machine",
         draw(_ON_CPU, us=1000),
         facts={"settings": {"accelerator_available": False, "model_device": "cpu"}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
-        "a bare trace does not tell",
-        draw(_ON_CPU, us=1000),
-        saves_us=None,
-        near_miss=True,
-        skipped="not captured by `advisor run`",
+        "a bare trace does not tell", draw(_ON_CPU, us=1000), near_miss=True, skipped="not captured by `advisor run`"
     ),
     Example(
         "the GPU is used",
         draw("step  [1        ][2        ]\ncpu   [F  ][B  ] [F  ][B  ]\ngpu 7  [K  ][K  ] [K  ][K  ]", us=1000),
         facts={"settings": {"accelerator_available": True, "model_device": "cuda"}},
-        saves_us=None,
     ),
 ]

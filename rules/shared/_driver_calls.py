@@ -80,5 +80,4 @@ KEPT = Example(
         us=100,
         G=FORWARD,
     ),
-    saves_us=None,
 )

@@ -199,7 +199,6 @@ COMPUTED_FOR_COPIES = (
             M=Ev("aten::masked_fill_", launches="kernel", dims=_SQUARE),
             E=Ev("fill_", "kernel"),
         ),
-        saves_us=None,
         near_miss=True,
     ),
 )

@@ -238,7 +238,6 @@ EXAMPLES = [
             C=replace(H2D_PINNED, fill=0.65),
             S=SYNC,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -270,11 +269,10 @@ EXAMPLES = [
         says=("from the GPU",),
         fixes=("save_on_cpu(pin_memory=True)",),
     ),
-    Example("the same copy with non_blocking=True", draw(_STEPS, us=1000, T=TO, C=H2D_PINNED), saves_us=None),
+    Example("the same copy with non_blocking=True", draw(_STEPS, us=1000, T=TO, C=H2D_PINNED)),
     Example(
         "a blocking copy of a few bytes",
         draw(_STEPS, us=1000, T=TO_BLOCKING, C=Ev(H2D_PINNED.name, "gpu_memcpy", bytes=4096)),
-        saves_us=None,
         near_miss=True,
     ),
 ]

@@ -174,13 +174,11 @@ EXAMPLES = [
             W=SYNC,
             H=GEMM,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "a conversion to another number format",
         draw(_STEPS, us=100, C=Ev("aten::to", launches=""), L=_TO, O=_COPY, B=_BACKWARD, D=_STRIDED, W=SYNC),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -190,6 +188,5 @@ EXAMPLES = [
             us=100,
             B=_BACKWARD,
         ),
-        saves_us=None,
     ),
 ]

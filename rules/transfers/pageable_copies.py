@@ -262,7 +262,6 @@ EXAMPLES = [
             T=TO,
             C=H2D_PAGEABLE,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -286,20 +285,17 @@ EXAMPLES = [
         says=("weights come layer by layer",),
         fixes=("Keep the weights on the GPU",),
     ),
-    Example(
-        "what goes to the host and back as often is no weight", drawn(16, back=True), saves_us=None, near_miss=True
-    ),
+    Example("what goes to the host and back as often is no weight", drawn(16, back=True), near_miss=True),
     Example(
         "activations that come back in the backward pass: no loader could pin them",
         OFFLOADED,
         saves_us=(0, 8000),
         fixes=("save_on_cpu(pin_memory=True)",),
     ),
-    Example("a copy from pinned memory", draw(_STEPS, us=1000, T=TO, C=H2D_PINNED), saves_us=None),
+    Example("a copy from pinned memory", draw(_STEPS, us=1000, T=TO, C=H2D_PINNED)),
     Example(
         "a machine without a GPU copies nothing",
         draw("step [1    ][2    ]\ncpu  [F ][B] [F ][B]", us=1000),
-        saves_us=None,
         near_miss=True,
         skipped="no device work",
     ),

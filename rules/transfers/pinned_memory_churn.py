@@ -85,7 +85,6 @@ EXAMPLES = [
             A=_PIN,
             G=FORWARD,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     KEPT,

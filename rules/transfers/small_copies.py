@@ -156,9 +156,8 @@ EXAMPLES = [
     Example(
         "indexing with lists of the host, which copies them by itself",
         draw(_STEPS, us=100, T=_INDEX, C=_SMALL),
-        saves_us=None,
         near_miss=True,
     ),
-    Example("twenty large tensors", draw(_STEPS, us=100, T=_TO, C=_LARGE), saves_us=None, near_miss=True),
-    Example("inputs, targets and a mask", draw(_STEPS, us=100, T=_ONE, C=_FEW), saves_us=None),
+    Example("twenty large tensors", draw(_STEPS, us=100, T=_TO, C=_LARGE), near_miss=True),
+    Example("inputs, targets and a mask", draw(_STEPS, us=100, T=_ONE, C=_FEW)),
 ]

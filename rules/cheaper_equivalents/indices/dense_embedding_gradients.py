@@ -205,14 +205,12 @@ EXAMPLES = [
             N=node(3, "EmbeddingBagBackward0", launches=None),
             W=op("_embedding_bag_sparse_backward", [8, 32], [64], [64]),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example("a small vocabulary, most of which occurs in a batch", _drawn(100), None, near_miss=True),
     Example(
         "a language model that multiplies with the same table",
         _drawn(B=op("linear", [64, 32], [200_000, 32])),
-        saves_us=None,
         near_miss=True,
     ),
     Example(

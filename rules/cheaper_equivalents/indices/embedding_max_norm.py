@@ -105,12 +105,7 @@ EXAMPLES = [
             gpu=" [K        ]",
             **_LOOP | {"N": op("embedding_renorm_", _TABLE, [512], launches="kernel"), "B": BACKWARD},
         ),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "look-ups without a norm",
-        two_steps("[L][F    ][B     ]", L=_LOOP["L"]),
-        saves_us=None,
-    ),
+    Example("look-ups without a norm", two_steps("[L][F    ][B     ]", L=_LOOP["L"])),
 ]

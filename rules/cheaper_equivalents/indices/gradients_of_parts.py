@@ -202,9 +202,8 @@ EXAMPLES = [
             B=Ev(f"{AUTOGRAD_NODE}: AddmmBackward0", launches="kernel"),
             Y=SYNC,
         ),
-        saves_us=None,
     ),
-    Example("slices that overlap: no split gives them", _drawn(0, 1, op_name="slice"), saves_us=None, near_miss=True),
-    Example("the same part of each layer's output", _drawn(0, 0, 0, 0), saves_us=None, near_miss=True),
-    Example("each of a tensor of its own", _drawn(0, 1, adds=False), saves_us=None, near_miss=True),
+    Example("slices that overlap: no split gives them", _drawn(0, 1, op_name="slice"), near_miss=True),
+    Example("the same part of each layer's output", _drawn(0, 0, 0, 0), near_miss=True),
+    Example("each of a tensor of its own", _drawn(0, 1, adds=False), near_miss=True),
 ]

@@ -171,7 +171,6 @@ EXAMPLES = [
     Example(
         "the elements are gathered first",
         _drawn(A=op("gather", _ALL, [], _OWN, number=2), M=op("mul", _OWN, [], number=3), G=op("sqrt", _OWN, number=4)),
-        saves_us=None,
         facts=observed("linear gather mul sqrt mean", [[], [1], [1], [1], [1]]),
     ),
     Example("nobody looked", _drawn(), None, {}, skipped="was not recorded"),

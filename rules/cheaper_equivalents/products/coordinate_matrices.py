@@ -114,14 +114,12 @@ EXAMPLES = [
     Example(
         "a matrix of this batch's graph",
         _drawn(),
-        saves_us=None,
         facts=observed(_NAMES, [[], [], [], []], coordinates=[]),
         near_miss=True,
     ),
     Example(
         "a matrix that was made before the loop",
         two_steps("[F   ][P        ][B   ]", P=op("_sparse_mm", [500, 500], [500, 64])),
-        saves_us=None,
         facts=observed("linear _sparse_mm", [[], []]),
     ),
 ]

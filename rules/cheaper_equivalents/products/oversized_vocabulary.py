@@ -162,7 +162,6 @@ EXAMPLES = [
     Example(
         "features as wide as there are classes, so that the head is not known",
         _drawn(_CLASSES),
-        saves_us=None,
         facts=_facts(22),
         near_miss=True,
     ),

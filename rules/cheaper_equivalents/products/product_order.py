@@ -219,28 +219,24 @@ EXAMPLES = [
     Example(
         "a softmax stands between",
         _drawn("[F][P       ][D][Q       ][L][X][Y         ][Z         ][O]", D=op("softmax", _SCORES, [], [])),
-        saves_us=None,
         facts=observed("linear matmul softmax matmul sum", [[], [1], [1], [1], [1]]),
         near_miss=True,
     ),
     Example(
         "the scores are read once more",
         _drawn(),
-        saves_us=None,
         facts=observed("linear matmul matmul sum", [[], [1], [1], [1, 2]]),
         near_miss=True,
     ),
     Example(
         "a layer to more columns than the features have",
         _drawn(Q=op("linear", _FEATURES, [900, 500], [900], number=2), **_GRAPH),
-        saves_us=None,
         facts=observed("linear matmul linear sum", _CHAIN),
         near_miss=True,
     ),
     Example(
         "keys and values first",
         _drawn(P=op("matmul", _KEYS, _VALUES, number=1), Q=op("matmul", _QUERIES, [8, 64, 64], number=2)),
-        saves_us=None,
         facts=_SEEN,
     ),
 ]

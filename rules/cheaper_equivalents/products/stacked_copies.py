@@ -150,12 +150,9 @@ def _drawn(*, adds: int = 7, product: str = "matmul") -> Drawing:
 
 EXAMPLES = [
     Example(
-        "a weight is copied for each sample",
-        _drawn(),
-        saves_us=(2500, 6000),
-        says=("joined with itself, 8 times",),
+        "a weight is copied for each sample", _drawn(), saves_us=(2500, 6000), says=("joined with itself, 8 times",)
     ),
-    Example("eight weights of their own: no gradient is added to another", _drawn(adds=0), saves_us=None),
-    Example("copies that no product reads", _drawn(product="mul"), saves_us=None, near_miss=True),
-    Example("some of them are one tensor", _drawn(adds=3), saves_us=None, near_miss=True),
+    Example("eight weights of their own: no gradient is added to another", _drawn(adds=0)),
+    Example("copies that no product reads", _drawn(product="mul"), near_miss=True),
+    Example("some of them are one tensor", _drawn(adds=3), near_miss=True),
 ]

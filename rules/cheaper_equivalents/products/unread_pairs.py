@@ -158,7 +158,6 @@ EXAMPLES = [
     Example(
         "elements at the same place",
         two_steps(_LANE, **(_OPS | {"M": op("sub", [200, 64], [200, 64], number=2)})),
-        saves_us=None,
         facts=_facts([]),
     ),
     Example("nobody looked", two_steps(_LANE, **_OPS), None, {}, skipped="was not recorded"),

@@ -162,7 +162,6 @@ EXAMPLES = [
     Example(
         "a loss that ignores the padding of a batch: most labels count",
         _drawn(),
-        saves_us=None,
         facts=_facts([(1, 3, 1.0)], 16),
         near_miss=True,
     ),
@@ -170,7 +169,6 @@ EXAMPLES = [
     Example(
         "rows are taken before the layer, and after a normalisation",
         _drawn(A=op("layer_norm", _SCORES)),
-        saves_us=None,
         facts=_facts([(1, 2, 0.25)], layer="layer_norm"),
         near_miss=True,
     ),

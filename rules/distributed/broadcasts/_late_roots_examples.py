@@ -73,12 +73,7 @@ ROOTS = [
         saves_us=(0, 18_500),
         fixes=("every hundred steps",),
     ),
-    Example(
-        "the same broadcast while the device computes",
-        _drawn(_HIDDEN),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("the same broadcast while the device computes", _drawn(_HIDDEN), near_miss=True),
     Example(
         "a broadcast of more bytes than anything else: it may need that long",
         _drawn(sent=100_000_000),

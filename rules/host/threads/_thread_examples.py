@@ -44,14 +44,12 @@ OF_THREADS = [
         "ops that are split and hardly wait: with one thread they take as long as both together do now",
         draw(_STEPS, us=250, F=_LONG, B=_LONG),
         facts={**_facts(_TWO_CORES, 2, _UNEVEN), "loaders": [_BUSY], "vitals": _vitals(0.85, 0.1, 0.2)},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "the same crowd, but the steps are even",
         draw(_STEPS, us=250),
         facts={**_facts(_TWO_CORES, 2, _EVEN), "loaders": [_BUSY], "vitals": _vitals(0.95, 0.02, 0.6)},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -62,7 +60,6 @@ OF_THREADS = [
             "loaders": [{"num_workers": 2, "batch_size": 32, "sample_us": 2.0, "collate_us": 50.0}],
             "vitals": _vitals(0.6, 0.35, 0.0) | {"children": 0},
         },
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -73,14 +70,12 @@ OF_THREADS = [
             "loaders": [{"num_workers": 2, "batch_size": 32}],
             "vitals": _vitals(0.6, 0.35, 0.02),
         },
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "steps that differ by less than could be told from chance after the change",
         draw(_STEPS, us=250),
         facts={**_facts(_TWO_CORES, 2, _WITH_A_TAIL), "loaders": [_BUSY], "vitals": _vitals(0.93, 0.02, 0.5)},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -91,21 +86,18 @@ OF_THREADS = [
             "loaders": [{"num_workers": 1, "batch_size": 8, "sample_us": 400.0, "collate_us": 50.0}],
             "vitals": _vitals(0.4, 0.2, 0.99),
         },
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "uneven steps beside a GPU: the loop's ops only launch",
         draw("step  [1        ][2        ]\ncpu   [F  ][B  ] [F  ][B  ]\ngpu 7  [K  ][K  ] [K  ][K ]", us=25),
         facts=_facts(_TWO_CORES, 2, _UNEVEN),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "uneven steps, but cores enough: something else is the cause",
         draw(_STEPS, us=250),
         facts=_facts({"cores": 16, "threads": 8}, 2, _UNEVEN),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -115,13 +107,10 @@ OF_THREADS = [
         saves_us=(360, 1760),
         says=("8 threads share 2 cores",),
     ),
-    Example(
-        "one thread already", draw(_STEPS, us=250), facts=_facts({"cores": 2, "threads": 1}, 2, _UNEVEN), saves_us=None
-    ),
+    Example("one thread already", draw(_STEPS, us=250), facts=_facts({"cores": 2, "threads": 1}, 2, _UNEVEN)),
     Example(
         "a bare trace knows neither cores nor threads",
         draw("step  [1        ][2        ]\ncpu   [F  ][B  ] [F  ][B  ]\ngpu 7  [K  ][K  ] [K  ][K ]", us=250),
-        saves_us=None,
         skipped="not captured by `advisor run`",
     ),
 ]
