@@ -108,11 +108,12 @@ from advisor.ranks.ranks import Ranks, Waiting
 from advisor.replay import edits
 from advisor.trace.events import Category, Events, Trace
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each, starts_in, subtract, total, union
-from advisor.trace.op_names import AUTOGRAD_NODE, FIRST_GRADIENT
+from advisor.trace.op_names import AUTOGRAD_NODE, FIRST_GRADIENT, GRADIENT_STORE
 
 __all__ = [
     "AUTOGRAD_NODE",
     "FIRST_GRADIENT",
+    "GRADIENT_STORE",
     "LAYOUT_TRANSPOSES",
     "LOOP_ITERATIONS",
     "MOST_KEPT",

@@ -198,9 +198,9 @@ class Events:
         rows = self._known[question]
         return rows, self.sequence[rows]
 
-    def covered(self, rows: Mask) -> Intervals:
+    def covered(self, rows: Ints | Mask) -> Intervals:
         """The union of the given rows, in time."""
-        chosen = np.flatnonzero(rows)
+        chosen = np.flatnonzero(rows) if rows.dtype == bool else rows
         return union(self.start_ns.take(chosen), self.end_ns.take(chosen))
 
     def text(self, row: int) -> str:

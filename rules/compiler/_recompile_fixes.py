@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.api import Category, Fix, RowMask, Steps, Trace, intersect, total, union
+from advisor.api import Category, Fix, RowMask, Steps, Trace, intersect, total
 
 from ._compiled import Recompile
 
@@ -52,7 +52,7 @@ def _in_updates(trace: Trace, compiled: RowMask) -> bool:
     """Whether the compilations lie in an optimizer's step."""
     events = trace.events
     updates = events.covered(events.of(Category.ANNOTATION) & events.named("Optimizer.step#"))
-    spans = union(events.start_ns[compiled], events.end_ns[compiled])
+    spans = events.covered(compiled)
     return len(spans) > 0 and total(intersect(spans, updates)) == total(spans)
 
 

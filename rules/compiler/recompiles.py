@@ -38,7 +38,6 @@ from advisor.api import (
     draw,
     duration,
     total,
-    union,
 )
 
 from ..shared._compiled_regions import compiling
@@ -113,7 +112,7 @@ def _still_compiling(
     known: list[Recompile],
 ) -> Finding:
     events = trace.events
-    spans = union(events.start_ns[compiled], events.end_ns[compiled])
+    spans = events.covered(compiled)
     share = total(spans) / _recorded_ns(steps)
     last = known[-1] if known else None
     why = f", the last time because of `{last.reason}`" if last else ""

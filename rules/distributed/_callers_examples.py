@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.api import GLOO, OPTIMIZER, Drawing, Ev, Example, draw
+from advisor.api import GLOO, GRADIENT_STORE, OPTIMIZER, Drawing, Ev, Example, draw
 
 # A gradient is stored, and the reducer asks for a reduction, which ends after the backward pass.
 _REDUCED = """
@@ -41,7 +41,7 @@ _IN_MODEL = """
     cpu                   [A    ]                            [A    ]
     cpu 2        [H  ]      [G             ]        [H  ]      [G             ]
     """
-_STORED = Ev("torch::autograd::AccumulateGrad")
+_STORED = Ev(GRADIENT_STORE)
 
 
 def _drawn(text: str, elements: int, times: int = 1, asked: str = "", *, own_line: bool = False) -> Drawing:

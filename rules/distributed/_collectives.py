@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.api import Category, Fix, Ints, Library, Price, RankRecord, Treatment
+from advisor.api import AUTOGRAD_NODE, Category, Fix, Ints, Library, Price, RankRecord, Treatment
 
 from ._libraries import HARDLY, UNDIVIDED, data_fix
 
@@ -42,7 +42,7 @@ def fewer_bytes(
 
 # DistributedDataParallel's `bucket_cap_mb` is 25 unless it is given.
 _DEFAULT_BUCKET = 25 << 20
-_NODE, _COMPILED = "autograd::engine::evaluate_function", "CompiledFunctionBackward"
+_NODE, _COMPILED = AUTOGRAD_NODE, "CompiledFunctionBackward"
 # A graph beside it, such as that of a loss, or an embedding that is not compiled, has gradients of its own.
 _NEARLY = 4 / 5
 

@@ -29,6 +29,7 @@ import numpy as np
 from advisor.api import (
     ALLREDUCE,
     GLOO,
+    GRADIENT_STORE,
     NCCL,
     ZERO_GRAD,
     CallSites,
@@ -53,7 +54,6 @@ from advisor.api import (
     draw,
     subtract,
     total,
-    union,
 )
 
 from ..shared._side_effect_factors import SIDE_EFFECTS
@@ -112,7 +112,7 @@ def _on_host(
     trace: Trace, steps: Steps, copies: Ints, exposed_us: float, talk: HostCommunication | None
 ) -> tuple[float, float]:
     """What nothing hides, and all of it, with the copies of gradients: µs per step."""
-    copying = union(trace.events.start_ns[copies], trace.events.end_ns[copies])
+    copying = trace.events.covered(copies)
     talking: Intervals = talk.spans if talk else copying[:0]
     beside_us = steps.of_window_us(total(subtract(copying, talking)))
     copied_us = steps.of_window_us(total(copying))
@@ -153,7 +153,7 @@ _REDUCED = Ev(ALLREDUCE.name, launches="", dims=[[1_000_000]])
 _STATISTICS = Ev(ALLREDUCE.name, launches="", dims=[[512]])
 _WORDS: dict[str, Any] = {
     "W": Ev("DistributedDataParallel.forward", "user_annotation"),
-    "S": Ev("torch::autograd::AccumulateGrad", launches=""),
+    "S": Ev(GRADIENT_STORE, launches=""),
     "A": _REDUCED,
     "a": _STATISTICS,
     "C": Ev("torch.distributed.ddp.reducer::copy_bucket_to_grad", launches=""),

@@ -45,7 +45,6 @@ from advisor.api import (
     intersect,
     is_communication,
     total,
-    union,
 )
 
 from ..shared._words import percent
@@ -99,9 +98,7 @@ def _computing(trace: Trace, window: Intervals) -> dict[int, Intervals]:
     kernels = np.flatnonzero(events.of(Category.KERNEL) & (events.device >= 0) & ~talks)
     devices = np.unique(events.device[kernels]).tolist()
     of_each = {device: kernels[events.device[kernels] == device] for device in devices}
-    return {
-        device: intersect(union(events.start_ns[rows], events.end_ns[rows]), window) for device, rows in of_each.items()
-    }
+    return {device: intersect(events.covered(rows), window) for device, rows in of_each.items()}
 
 
 _EACH = Fix(

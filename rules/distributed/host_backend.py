@@ -42,7 +42,6 @@ from advisor.api import (
     intersect,
     subtract,
     total,
-    union,
 )
 
 from ..shared._words import often, percent
@@ -63,7 +62,7 @@ def check(
     calls = float((rows & (steps.step_of(events.start_ns) >= 0)).sum()) / steps.count
     if device.kind not in ("cuda", "rocm") or not calls:
         return
-    talking = union(events.start_ns[rows], events.end_ns[rows])
+    talking = events.covered(rows)
     waiting = subtract(talking, busy.computing)
     waited_us = steps.of_window_us(total(intersect(waiting, steps.window)))
     if waited_us < min_share * steps.step_us:

@@ -47,7 +47,6 @@ from advisor.api import (
     edits,
     intersect,
     total,
-    union,
 )
 
 from ..shared._words import count, each_step
@@ -114,7 +113,7 @@ def check(
 def _exposed_us(price: Price, communication: Communication, rows: Ints) -> float:
     """Recorded µs per step in which the device runs these and nothing else."""
     events = price.ops.events
-    spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), communication.exposed)
+    spans = intersect(events.covered(rows), communication.exposed)
     return price.breakdown.us_in("exposed_communication", spans)
 
 

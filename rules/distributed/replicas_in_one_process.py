@@ -39,7 +39,6 @@ from advisor.api import (
     draw,
     intersect,
     total,
-    union,
 )
 
 from ..shared._words import of_step
@@ -65,7 +64,7 @@ def check(
         return
     numbers, each = np.unique(events.device[kernels], return_counts=True)
     devices = int((each >= min_device_share * each.sum()).sum())
-    spans = intersect(union(events.start_ns[handed], events.end_ns[handed]), steps.window)
+    spans = intersect(events.covered(handed), steps.window)
     handed_us = steps.of_window_us(total(spans))
     if devices < 2 or not handed_us:
         return

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 
 from advisor.api import (
     GLOO,
+    GRADIENT_STORE,
     Breakdown,
     Ev,
     Example,
@@ -88,7 +89,7 @@ def check(
 
 _REDUCER = "torch.distributed.ddp.reducer::"
 _ALL = Ev(f"{_REDUCER}copy_bucket_to_grad", times=2)
-_STORED = Ev("torch::autograd::AccumulateGrad", times=2)
+_STORED = Ev(GRADIENT_STORE, times=2)
 _SEARCHED = Ev(f"{_REDUCER}search_unused_parameters")
 _STEPS = """
     step   [1                             ][2                             ]

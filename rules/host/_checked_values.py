@@ -32,7 +32,6 @@ from advisor.api import (
     draw,
     edits,
     starts_in,
-    union,
 )
 
 from ..shared._examples import op
@@ -155,7 +154,7 @@ def _of_distributions(events: Events, outer: Ints, at: Ints) -> RowMask:
     checked is whether a scale is positive: both by the same loop, with no other op between.
     """
     frames = np.flatnonzero(events.of(Category.PYTHON) & events.named(_FRAMES))
-    within = starts_in(events.start_ns[outer[at]], union(events.start_ns[frames], events.end_ns[frames]))
+    within = starts_in(events.start_ns[outer[at]], events.covered(frames))
     own = events.exactly(_OF_TORCH)[outer[np.maximum(at - 1, 0)]]
     asked = np.maximum(at - 2, 0)
     real = events.exactly("aten::eq")[outer[asked]]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.api import (
+    AUTOGRAD_NODE,
     D2H_PAGEABLE,
     GEMM,
     ITEM,
@@ -22,14 +23,12 @@ from advisor.api import (
     draw,
     lookup,
     starts_in,
-    union,
 )
 
 from ..shared._torch_optimizers import has_fused
 from ._waits import READS
 
 _CHECK = "_amp_foreach_non_finite_check_and_unscale_"
-_NODE = "autograd::engine::evaluate_function"
 # Optimizers of torch that read how many steps they have made; what others read in their update, nobody knows.
 _COUNTING = tuple(f"Optimizer.step#{name}" for name in ("Adam", "NAdam", "RAdam"))
 # L-BFGS reads its loss and whether it has converged (torch/optim/lbfgs.py); nothing switches that off.
@@ -113,10 +112,10 @@ def _by_op_before(site: SyncSite, price: Price) -> Fix | None:
     if site.op not in READS:
         return None
     events = price.ops.events
-    rows, nodes = np.array(site.rows, int), np.flatnonzero(events.named(_NODE))
+    rows, nodes = np.array(site.rows, int), np.flatnonzero(events.named(AUTOGRAD_NODE))
     if _most_within(rows, price, *_COUNTING):
         return COUNTERS
-    ops = np.flatnonzero(events.of(Category.CPU_OP) & ~events.named(_NODE))
+    ops = np.flatnonzero(events.of(Category.CPU_OP) & ~events.named(AUTOGRAD_NODE))
     scaler = anomaly = 0
     for thread in np.unique(events.thread[rows]).tolist():
         mine, before = rows[events.thread[rows] == thread], ops[events.thread[ops] == thread]
@@ -125,7 +124,7 @@ def _by_op_before(site: SyncSite, price: Price) -> Fix | None:
         mine, before = mine[at >= 0], before[at[at >= 0]]
         scaler += int(events.named(_CHECK)[before].sum())
         own = nodes[events.thread[nodes] == thread]
-        within = starts_in(events.start_ns[mine], union(events.start_ns[own], events.end_ns[own]))
+        within = starts_in(events.start_ns[mine], events.covered(own))
         anomaly += int((events.exactly(*_LOOKS)[before] & within).sum())
     return SCALER if 2 * scaler > len(rows) else ANOMALY if 2 * anomaly > len(rows) else None
 

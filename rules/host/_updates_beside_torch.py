@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from advisor.api import (
+    AUTOGRAD_NODE,
     Category,
     Ev,
     Events,
@@ -33,7 +34,7 @@ def updates_beside_torch(price: Price, others: Intervals) -> Intervals:
     """
     events = price.ops.events
     stepping = events.covered(events.of(Category.ANNOTATION) & events.named(_STEP))
-    nodes = events.named("autograd::engine::evaluate_function")
+    nodes = events.named(AUTOGRAD_NODE)
     if starts_in(events.start_ns[nodes], stepping).any():
         return stepping[:0]
     spans = subtract(intersect(price.breakdown.intervals["idle_host"], stepping), others)

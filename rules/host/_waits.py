@@ -26,7 +26,6 @@ from advisor.api import (
     intersect,
     starts_in,
     total,
-    union,
 )
 
 from ..shared._allocator import allocator_calls
@@ -199,7 +198,7 @@ def _copies_to_host(site: SyncSite, price: Price) -> bool:
     """Whether what these ops copy goes to the host: those that go to the device have fixes of their own."""
     events, launch, rows = price.ops.events, price.ops.links.launch, np.array(site.rows, int)
     copies = np.flatnonzero(events.of(Category.MEMCPY) & (launch >= 0))
-    inside = starts_in(events.start_ns[launch[copies]], union(events.start_ns[rows], events.end_ns[rows]))
+    inside = starts_in(events.start_ns[launch[copies]], events.covered(rows))
     return bool(inside.any() and events.named("DtoH")[copies[inside]].all())
 
 
@@ -212,7 +211,7 @@ def _ahead(site: SyncSite, price: Price, ours_us: float, repeated: RepeatedOps) 
     if not price.on_device or replay is None or not replay.trusted:
         return None
     rows = np.array(site.rows, int)
-    waits = union(events.start_ns[rows], events.end_ns[rows])
+    waits = events.covered(rows)
     # The loop waits for collectives on the host with reason, and ops that need memory for the allocator: rules of their
     # own speak of both. What most steps do not do is no part of a step.
     if (

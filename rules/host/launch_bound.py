@@ -30,6 +30,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from advisor.api import (
+    AUTOGRAD_NODE,
     BACKWARD,
     ELEMENTWISE,
     GEMM,
@@ -143,7 +144,7 @@ def _of_loops(price: Price, repeated: RepeatedOps) -> Saving:
 def _in_backward(trace: Trace, steps: Steps, idle: Intervals) -> float | None:
     """Share of these gaps that lies between the first and the last node of a step's backward pass; None without one."""
     events = trace.events
-    nodes = events.named("autograd::engine::evaluate_function")
+    nodes = events.named(AUTOGRAD_NODE)
     step = steps.step_of(events.start_ns[nodes])
     start, end = events.start_ns[nodes][step >= 0], events.end_ns[nodes][step >= 0]
     step = step[step >= 0]

@@ -36,7 +36,6 @@ from advisor.api import (
     draw,
     shapes,
     starts_in,
-    union,
 )
 
 from ..shared._examples import node, op
@@ -64,9 +63,7 @@ def of_the_module(recorded: StepOps, found: Sequence[Ints], means: Ints) -> bool
     """Whether most of these attentions are those of `nn.MultiheadAttention`: by their frames, or a mean over heads."""
     events = recorded.events
     frames = np.flatnonzero(events.of(Category.PYTHON) & events.named(*_FRAMES))
-    within = starts_in(
-        events.start_ns[np.array([one[0] for one in found])], union(events.start_ns[frames], events.end_ns[frames])
-    )
+    within = starts_in(events.start_ns[np.array([one[0] for one in found])], events.covered(frames))
     return 2 * max(int(within.sum()), len(means)) > len(found)
 
 

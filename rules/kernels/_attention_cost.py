@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from advisor.api import (
+    AUTOGRAD_NODE,
     Events,
     Ints,
     Links,
@@ -172,7 +173,7 @@ def _backward_us(
     mine = np.zeros(len(events), np.bool_)
     mine[np.concatenate(found)] = True
     inside = nesting.within(mine) & (events.sequence >= 0)
-    nodes = events.named("autograd::engine::evaluate_function") & (events.sequence >= 0) & links.inside
+    nodes = events.named(AUTOGRAD_NODE) & (events.sequence >= 0) & links.inside
     if not inside.any() or not nodes.any():
         return None
     hit = nodes & np.isin(events.sequence, np.unique(events.sequence[inside]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.api import Category, Events, Ints, Lines, Links, Nesting, RowMask, Source, Trace, shapes
+from advisor.api import AUTOGRAD_NODE, Category, Events, Ints, Lines, Links, Nesting, RowMask, Source, Trace, shapes
 
 from ._attention_cost import SOFTMAX
 
@@ -21,7 +21,7 @@ def attentions(trace: Trace, nesting: Nesting, links: Links) -> list[Ints]:
     events = trace.events
     if not events.exactly(*SOFTMAX).any():
         return []
-    backward = nesting.within(events.named("autograd::engine::evaluate_function"))
+    backward = nesting.within(events.named(AUTOGRAD_NODE))
     outer = nesting.outer_op
     ops = events.of(Category.CPU_OP) & links.inside & ~backward
     calls = np.flatnonzero(ops & (outer == np.arange(len(events))))

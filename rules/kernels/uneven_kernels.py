@@ -49,7 +49,6 @@ from advisor.api import (
     intersect,
     is_communication,
     total,
-    union,
 )
 
 from ..shared._roofline import scaled
@@ -156,12 +155,12 @@ def _places(op: Ints, name: Ints, start_ns: Ints) -> Ints:
 def _beside(trace: Trace, rows: Ints) -> str:
     """What ran on other streams during most of the slow calls."""
     events = trace.events
-    slow = union(events.start_ns[rows], events.end_ns[rows])
+    slow = events.covered(rows)
     others = trace.device_work & ~np.isin(events.stream, np.unique(events.stream[rows]))
     talk = others & events.rows_with(events.names_where(is_communication))
     for chosen, words in ((talk, ", concurrently with communication"), (others, ", concurrently with another stream")):
         at = np.flatnonzero(chosen)
-        if 2 * total(intersect(slow, union(events.start_ns[at], events.end_ns[at]))) >= total(slow):
+        if 2 * total(intersect(slow, events.covered(at))) >= total(slow):
             return words
     return ", with nothing else of this process running"
 

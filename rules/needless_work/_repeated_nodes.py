@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from advisor.api import (
+    AUTOGRAD_NODE,
     FIRST_GRADIENT,
     Category,
     Events,
@@ -115,7 +116,7 @@ def _recorded_inside(trace: Trace, nesting: Nesting, found: Sequence[backward_pa
     """Engine calls inside of which ops are recorded: of passes that are differentiated, or that compute layers anew."""
     events = trace.events
     ops = events.of(Category.CPU_OP) & (events.sequence >= 0) & (events.forward_thread <= 0)
-    outer = nesting.outer_op.compress(ops & ~events.named(backward_passes.NODE, "Backward"))
+    outer = nesting.outer_op.compress(ops & ~events.named(AUTOGRAD_NODE, "Backward"))
     calls = np.zeros(len(events), bool)
     calls[[row for one in found for row in one.nodes]] = True
     return set(outer[calls[outer]].tolist())

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.api import (
+    AUTOGRAD_NODE,
     CallSites,
     Category,
     Intervals,
@@ -26,7 +27,6 @@ from advisor.api import (
     Steps,
     Trace,
     UnfollowedForwards,
-    backward_passes,
     edits,
     subtract,
     total,
@@ -97,7 +97,7 @@ def reuse(price: Price, reused: Reused, lines: Lines | None, rows: Ints, firsts:
     # Gradients of what is cast once are added up all the same, before the cast's own node instead of behind it.
     kept = graph.sums(np.intersect1d(nodes, graph.by(casts)))
     of_nodes = _spans(trace, nodes)
-    every = np.flatnonzero(trace.events.named(backward_passes.NODE) & (trace.events.thread == steps.main_thread))
+    every = np.flatnonzero(trace.events.named(AUTOGRAD_NODE) & (trace.events.thread == steps.main_thread))
     wide = _both(called, _joined(trace, steps, every, np.intersect1d(nodes, every)))
     sure = subtract(_both(_spans(trace, rows), of_nodes), _spans(trace, kept))
     claims = price.claims("forward", "backward", "other_ops", "host")
@@ -196,7 +196,7 @@ def _joined(trace: Trace, steps: Steps, among: Ints, rows: Ints) -> Intervals:
 
 
 def _spans(trace: Trace, rows: Ints) -> Intervals:
-    return union(trace.events.start_ns[rows], trace.events.end_ns[rows])
+    return trace.events.covered(rows)
 
 
 def _both(one: Intervals, other: Intervals) -> Intervals:

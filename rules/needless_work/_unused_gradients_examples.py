@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.api import OPTIMIZER, Drawing, Ev, Example, backward_passes, draw
+from advisor.api import GRADIENT_STORE, OPTIMIZER, Drawing, Ev, Example, draw
 
 from ..shared._examples import node
 
@@ -14,7 +14,7 @@ def _linear(number: int, *weights: int) -> Ev:
 
 
 def _stored(*shape: int, fill: float = 1.0) -> Ev:
-    return Ev(backward_passes.STORES, dims=[list(shape)], launches="", fill=fill)
+    return Ev(GRADIENT_STORE, dims=[list(shape)], launches="", fill=fill)
 
 
 _STEPS = """

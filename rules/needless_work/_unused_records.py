@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from advisor.api import (
+    AUTOGRAD_NODE,
     CallSites,
     Category,
     Events,
@@ -55,7 +56,7 @@ def unused_passes(recorded: StepOps, found: Sequence[Pass]) -> Iterator[Pass]:
     own = recorded_numbers(events, recorded.nesting, found)
     if not any(own):
         return
-    nodes = np.flatnonzero(events.named(backward_passes.NODE) & (events.sequence >= 0))
+    nodes = np.flatnonzero(events.named(AUTOGRAD_NODE) & (events.sequence >= 0))
     updates = events.start_ns[events.of(Category.ANNOTATION) & events.named(backward_passes.UPDATES)]
     last_ns = int(updates.max()) if len(updates) else 0
     used = set()

@@ -34,6 +34,7 @@ import numpy as np
 
 from advisor.api import (
     GEMM,
+    GRADIENT_STORE,
     OPTIMIZER,
     BackwardPasses,
     CallSites,
@@ -221,7 +222,7 @@ def _drawn(
         "Q": between,
         "R": Ev("aten::ones_like", dims=[[]]),
         "N": Ev("aten::threshold_backward", dims=[_BATCH, _BATCH]),
-        "S": Ev(backward_passes.STORES, dims=[_WEIGHT], launches=""),
+        "S": Ev(GRADIENT_STORE, dims=[_WEIGHT], launches=""),
         "J": Ev("aten::detach", dims=[_WEIGHT]),
         "K": Ev("aten::add_" if added else "aten::detach", dims=[_WEIGHT, _WEIGHT]),
     }

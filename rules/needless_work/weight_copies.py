@@ -34,8 +34,7 @@ from typing import Any
 import numpy as np
 
 from advisor.api import (
-    FORWARD,
-    OPTIMIZER,
+    GRADIENT_STORE,
     Device,
     Ev,
     Example,
@@ -181,9 +180,8 @@ def _on_device_us(price: Price, spans: Intervals) -> float:
     return price.spent_us(ops[starts_in(events.start_ns[ops], spans)]) + waiting_us(price, spans)
 
 
-_STORED = Ev("torch::autograd::AccumulateGrad", dims=[[800, 800]])
-_STORED_2 = Ev("torch::autograd::AccumulateGrad", dims=[[800]])
-_BACKWARD = Ev("autograd::engine::evaluate_function: AddmmBackward0")
+_STORED = Ev(GRADIENT_STORE, dims=[[800, 800]])
+_STORED_2 = Ev(GRADIENT_STORE, dims=[[800]])
 
 
 def _clone(*shape: int) -> Ev:
@@ -204,7 +202,7 @@ _ON_DEVICE = """
 _MOVED, _SMALL = replace(_clone(800, 800), launches="memcpy"), replace(_clone(800), launches="")
 _WITHIN = Ev("Memcpy DtoD (Device -> Device)", "gpu_memcpy", bytes=2_563_200)
 _TO_HOST = Ev("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", bytes=2_563_200)
-_REST: dict[str, Any] = {"F": FORWARD, "B": _BACKWARD, "S": _STORED, "T": _STORED_2, "O": OPTIMIZER}
+_REST: dict[str, Any] = {"S": _STORED, "T": _STORED_2}
 
 
 def _sum(name: str, *dims: list[int]) -> Ev:
@@ -231,7 +229,6 @@ _ADAPTED = """
     cpu                    [U][V]                                  [U][V]
     """
 _UPDATED: dict[str, Any] = {
-    "B": _BACKWARD,
     "U": Ev("aten::add_", dims=[[800, 800], [800, 800], []]),
     "V": Ev("aten::add_", dims=[[800], [800], []]),
 }

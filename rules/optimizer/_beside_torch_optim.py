@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from advisor.api import (
+    AUTOGRAD_NODE,
     Category,
     Drawing,
     Ev,
@@ -77,7 +78,7 @@ def updates_of_others(price: Price, lines: Lines, settings: Settings | None, min
     first, last = rows[edges[:-1]], rows[edges[1:] - 1]
     often = np.diff(edges)
     spans = np.column_stack((events.start_ns[first], events.end_ns[last]))
-    nodes = events.start_ns[events.named("autograd::engine::evaluate_function")]
+    nodes = events.start_ns[events.named(AUTOGRAD_NODE)]
     if often.min() < _FEWEST or starts_in(nodes, spans).any() or _is_of_the_script(lines, spans, len(rows)):
         return None
     ops = events.start_ns[price.ops.outermost]

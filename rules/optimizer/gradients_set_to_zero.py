@@ -25,6 +25,7 @@ import numpy as np
 
 from advisor.api import (
     BACKWARD,
+    GRADIENT_STORE,
     ZERO_GRAD,
     Category,
     Device,
@@ -45,7 +46,6 @@ from advisor.api import (
     edits,
     intersect,
     total,
-    union,
 )
 
 from ..shared._words import each_step, percent, plural
@@ -74,7 +74,7 @@ def check(
         return
     fills = events.exactly("aten::zero_")
     adds = events.exactly("aten::add_")
-    storing = events.exactly("torch::autograd::AccumulateGrad")
+    storing = events.exactly(GRADIENT_STORE)
     fill_us = _inside(trace, steps, fills, calls)
     if fill_us < min_share * steps.step_us:
         return
@@ -108,7 +108,7 @@ def _on_device(
     filling = events.exactly("aten::zero_", "aten::_foreach_zero_") & inside & ops.nesting.within(calls)
     # Fills by the list call fills of single tensors on some devices: the outer one stands for both.
     fills = np.flatnonzero(filling & ops.nesting.outermost)
-    storing = events.exactly("torch::autograd::AccumulateGrad")
+    storing = events.exactly(GRADIENT_STORE)
     adds = np.flatnonzero(events.exactly("aten::add_") & inside & ops.nesting.within(storing))
     fill_us, add_us, host_us = ops.device_us(fills), ops.device_us(adds), ops.us(fills)
     if not len(fills) or not len(adds):
@@ -157,8 +157,8 @@ _FIX = Fix(
 def _inside(trace: Trace, steps: Steps, rows: RowMask, spans: RowMask) -> float:
     """Time of some rows inside the spans of others, within the window, µs per step."""
     events = trace.events
-    outer = intersect(union(events.start_ns[spans], events.end_ns[spans]), steps.window)
-    inner = union(events.start_ns[rows], events.end_ns[rows])
+    outer = intersect(events.covered(spans), steps.window)
+    inner = events.covered(rows)
     return steps.per_step_us(total(intersect(inner, outer)))
 
 
@@ -178,7 +178,7 @@ _ON_DEVICE = """
 _REST: dict[str, Any] = {
     "Z": ZERO_GRAD,
     "B": Ev(BACKWARD.name, launches=""),
-    "S": Ev("torch::autograd::AccumulateGrad", launches=""),
+    "S": Ev(GRADIENT_STORE, launches=""),
     "A": Ev("aten::add_"),
 }
 

@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from advisor.api import (
+    AUTOGRAD_NODE,
     Category,
     Drawing,
     Ev,
@@ -40,7 +41,7 @@ Shape = tuple[int, ...]
 _SHORT = {"c10::Half": "fp16", "c10::BFloat16": "bf16"}
 # Of a pair of weights the first has at most so many rows per column: more is no adapter, but a layer of the model.
 _NARROW = 1 / 4
-_NODE = "autograd::engine::evaluate_function: ToCopyBackward0"
+_NODE = f"{AUTOGRAD_NODE}: ToCopyBackward0"
 
 FIX = Fix(
     "Convert the narrow weights instead of the activation: call these layers under autocast",

@@ -44,6 +44,7 @@ import numpy as np
 
 from advisor.api import (
     BACKWARD,
+    GRADIENT_STORE,
     SYNC,
     Category,
     Drawing,
@@ -96,7 +97,7 @@ def _of_weights(price: Price, lines: Lines | None, min_share: float) -> Iterator
     if not casts:
         return
     training = Training.compute(price.ops.trace).seen
-    needed = _in_backward(price, "torch::autograd::AccumulateGrad") if training else Counter[Shape]()
+    needed = _in_backward(price, GRADIENT_STORE) if training else Counter[Shape]()
     if training and needed[()]:
         raise Missing("the trace has no gradient shapes; record with record_shapes=True")
     repeated = {shape: _beyond(price, rows, needed[shape]) for shape, rows in casts.items()}
@@ -228,7 +229,7 @@ _PARTS: dict[str, Any] = {
     "L": Ev("aten::addmm", launches="kernel"),
     "S": SYNC,
 }
-_STORED = Ev("torch::autograd::AccumulateGrad", dims=[_WEIGHT], launches="")
+_STORED = Ev(GRADIENT_STORE, dims=[_WEIGHT], launches="")
 _NODE = replace(BACKWARD, launches="")
 
 

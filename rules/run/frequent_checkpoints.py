@@ -28,8 +28,7 @@ from typing import Any
 import numpy as np
 
 from advisor.api import (
-    FORWARD,
-    OPTIMIZER,
+    GRADIENT_STORE,
     Ev,
     Example,
     Finding,
@@ -210,9 +209,8 @@ def _only_save(record: RankRecord | None) -> Source | None:
     return Source(saves[0].file, saves[0].line, saves[0].function) if len(saves) == 1 else None
 
 
-_STORED = Ev("torch::autograd::AccumulateGrad", dims=[[800, 800]])
-_STORED_2 = Ev("torch::autograd::AccumulateGrad", dims=[[800]])
-_BACKWARD = Ev("autograd::engine::evaluate_function: AddmmBackward0")
+_STORED = Ev(GRADIENT_STORE, dims=[[800, 800]])
+_STORED_2 = Ev(GRADIENT_STORE, dims=[[800]])
 _READ = Ev("aten::detach", dims=[[800, 800]])
 _READ_2 = Ev("aten::detach", dims=[[800]])
 _STEPS = """
@@ -220,7 +218,7 @@ _STEPS = """
     cpu    [F  ][B       ][O ] [C][D]               [F  ][B       ][O ] [C][D]
     cpu         [S  ][T ]                                [S  ][T ]
     """
-_REST: dict[str, Any] = {"F": FORWARD, "B": _BACKWARD, "S": _STORED, "T": _STORED_2, "O": OPTIMIZER}
+_REST: dict[str, Any] = {"S": _STORED, "T": _STORED_2}
 
 _QUIET = """
     step   [1                                     ][2                                     ]

@@ -78,14 +78,14 @@ def _are_blocks(price: Price, regions: Ints) -> bool:
 def _around(trace: Trace, steps: Steps, lookups: RowMask, regions: RowMask) -> Intervals:
     """Look-ups outside of regions, and the ways from a region to the next look-up in which no op runs."""
     events = trace.events
-    checks = union(events.start_ns[lookups], events.end_ns[lookups])
-    inside = union(events.start_ns[regions], events.end_ns[regions])
+    checks = events.covered(lookups)
+    inside = events.covered(regions)
     compiled = union(np.concatenate((checks[:, 0], inside[:, 0])), np.concatenate((checks[:, 1], inside[:, 1])))
     ways = np.column_stack((compiled[:-1, 1], compiled[1:, 0]))
     same = steps.step_of(ways[:, 0]) == steps.step_of(ways[:, 1])
     ways = ways[same & (ways[:, 1] - ways[:, 0] <= _LONGEST_NS) & (ways[:, 1] > ways[:, 0])]
     ops = events.of(Category.CPU_OP) & (events.thread == steps.main_thread) & ~lookups & ~regions
-    busy = union(events.start_ns[ops], events.end_ns[ops])
+    busy = events.covered(ops)
     idle = subtract(ways, busy)
     both = np.concatenate((subtract(checks, inside), idle))
     return intersect(union(both[:, 0], both[:, 1]), steps.window)

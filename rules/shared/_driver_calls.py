@@ -20,7 +20,6 @@ from advisor.api import (
     intersect,
     subtract,
     total,
-    union,
 )
 
 from ._places import first_line
@@ -57,7 +56,7 @@ def driver_calls(price: Price, busy: GpuBusy, lines: Lines, rows: Ints, min_shar
     events, steps = price.ops.events, price.ops.steps
     if not len(rows):
         return None
-    spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window)
+    spans = intersect(events.covered(rows), steps.window)
     spent_us = steps.of_window_us(total(spans))
     idle_us = steps.of_window_us(total(subtract(spans, busy.busy))) * busy.rest
     how = "low: the device is the bottleneck anyway; high: the step without these calls"

@@ -99,7 +99,7 @@ def _of_the_loop(price: Price, ops: Ints, within: str) -> Intervals:
     gaps = np.column_stack((events.end_ns[outermost[at]], events.start_ns[outermost[at + 1]]))
     gaps = gaps[gaps[:, 1] > gaps[:, 0]]
     rows = np.flatnonzero(events.named(within)) if within else ops[:0]
-    gaps = intersect(gaps, union(events.start_ns[rows], events.end_ns[rows])) if within else calm(gaps)
+    gaps = intersect(gaps, events.covered(rows)) if within else calm(gaps)
     spans = np.concatenate((gaps, np.column_stack((events.start_ns[ops], events.end_ns[ops]))))
     return union(spans[:, 0], spans[:, 1])
 

@@ -22,7 +22,6 @@ from advisor.api import (
     intersect,
     sizes,
     total,
-    union,
 )
 
 # Ops that need no data: what is computed from their results alone can be computed on the device as well.
@@ -87,7 +86,7 @@ def made_on_host(price: Price, copying: Sequence[int]) -> MadeOnHost:
             found.append(np.array(chain, int))
         found.append(np.array(list(_inside(price, row)), int))
     rows = np.concatenate(found)
-    return MadeOnHost(union(events.start_ns[rows], events.end_ns[rows]), 2 * created > len(copying))
+    return MadeOnHost(events.covered(rows), 2 * created > len(copying))
 
 
 def _before(price: Price, row: int, launches_ns: Ints, fetched_ns: Ints) -> list[int]:

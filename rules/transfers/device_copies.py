@@ -43,7 +43,6 @@ from advisor.api import (
     edits,
     subtract,
     total,
-    union,
 )
 
 from ..shared._places import place
@@ -73,9 +72,7 @@ def check(
         return
     others = price.ops.trace.device_work.copy()
     others[rows] = False
-    alone = subtract(
-        union(events.start_ns[rows], events.end_ns[rows]), union(events.start_ns[others], events.end_ns[others])
-    )
+    alone = subtract(events.covered(rows), events.covered(others))
     spent_us = steps.per_step_us(total(alone)) * price.ops.longer
     if spent_us < min_share * steps.step_us:
         return

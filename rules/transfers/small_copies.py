@@ -43,7 +43,6 @@ from advisor.api import (
     edits,
     subtract,
     total,
-    union,
 )
 
 from ..shared._places import place
@@ -117,11 +116,11 @@ def _waits_for_each(price: Price, rows: Ints) -> bool:
 def _host_ns(trace: Trace, rows: Ints, waits_for_each: bool) -> int:
     """Host time of these ops; without the waits in them where these are for the device, of however few copies."""
     events = trace.events
-    ops = union(events.start_ns[rows], events.end_ns[rows])
+    ops = events.covered(rows)
     if waits_for_each:  # in the queue behind kernels it is the device that is waited for
         return total(subtract(ops, events.covered(events.of(Category.KERNEL))))
     waits = events.of(Category.RUNTIME) & events.named("Synchronize")
-    return total(subtract(ops, union(events.start_ns[waits], events.end_ns[waits])))
+    return total(subtract(ops, events.covered(waits)))
 
 
 _STEPS = """

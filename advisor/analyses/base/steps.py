@@ -21,6 +21,7 @@ from advisor.model import StepSource
 from advisor.trace.events import DEVICE_WORK, Category, Events, Floats, Ints, Mask, Numbers, Trace
 from advisor.trace.intervals import EMPTY, Intervals, subtract, total, union
 from advisor.trace.numbers import narrowed
+from advisor.trace.op_names import AUTOGRAD_NODE
 
 _STALL = constant("profiler.stall").value
 # Steps of a window and un-profiled steps that tell; of the first one in so many may be a stall.
@@ -300,7 +301,7 @@ def _busiest_thread(trace: Trace) -> int:
     events = trace.events
     for used in (
         events.of(Category.ANNOTATION) & events.named("enumerate(DataLoader)#", "Optimizer.step#"),
-        events.of(Category.CPU_OP) & ~events.named("autograd::engine::evaluate_function"),
+        events.of(Category.CPU_OP) & ~events.named(AUTOGRAD_NODE),
         events.of(Category.PYTHON, Category.RUNTIME),
     ):
         if used.any():
@@ -312,7 +313,7 @@ def _busiest_thread(trace: Trace) -> int:
 def _covered(events: Events, rows: Mask, thread: int) -> int:
     """Time in which at least one of the rows runs on a thread, ns."""
     mine = rows & (events.thread == thread)
-    return total(union(events.start_ns[mine], events.end_ns[mine]))
+    return total(events.covered(mine))
 
 
 def _source(text: str) -> StepSource:

@@ -14,10 +14,10 @@ from advisor.analyses.communication.library import Library
 from advisor.analyses.communication.parallelism import Parallelism
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.trace.events import Category, Floats, Ints, Mask, Trace
-from advisor.trace.intervals import intersect, subtract, total, union
+from advisor.trace.intervals import intersect, subtract, total
+from advisor.trace.op_names import GRADIENT_STORE
 
 # The reducer of DistributedDataParallel is called when a gradient was stored.
-_STORES = "torch::autograd::AccumulateGrad"
 # Libraries ask within rows of their own, and functional collectives are those of DTensor and of compiled code. What is
 # asked for within DistributedDataParallel's forward pass, its buffers and synchronized norms aside (`Parallelism` knows
 # them), a model or a loss of the script's asks for: keys that are gathered for a contrastive loss, say.
@@ -93,7 +93,7 @@ class Callers(Struct, frozen=True, eq=False):
         late = LateRoots.compute(trace, steps, breakdown, asked, parallelism)
         host = events.of(Category.CPU_OP, Category.ANNOTATION)
         known = asked.op >= 0
-        reducer = known & (nesting.ancestor_of(asked.op, host & events.named(_STORES)) >= 0)
+        reducer = known & (nesting.ancestor_of(asked.op, host & events.named(GRADIENT_STORE)) >= 0)
         if library.name != "ddp" or not reducer.any():
             return cls(None, None, rate, late)
         inside = nesting.ancestor_of(asked.op, host & events.named(*_LIBRARIES)) >= 0
@@ -104,8 +104,8 @@ class Callers(Struct, frozen=True, eq=False):
 
         def share(of: Mask, other: Mask) -> CallerTime:
             rows, others = asked.rows[of], asked.rows[other]
-            mine = union(events.start_ns[rows], events.end_ns[rows])
-            theirs = union(events.start_ns[others], events.end_ns[others])
+            mine = events.covered(rows)
+            theirs = events.covered(others)
             alone = intersect(subtract(mine, theirs), exposed)
             stated = sizes[of]
             return CallerTime(

@@ -71,9 +71,7 @@ class LateRoots(Struct, frozen=True, eq=False):
 
         in_steps = [steps.count * waited_us(late & (asked.step == step)) for step in range(steps.count)]
         frames = np.flatnonzero(events.of(Category.PYTHON) & events.named(_DISPATCHER))
-        within = starts_in(
-            events.start_ns[asked.op[late & (asked.op >= 0)]], union(events.start_ns[frames], events.end_ns[frames])
-        )
+        within = starts_in(events.start_ns[asked.op[late & (asked.op >= 0)]], events.covered(frames))
         return cls(
             rows[late],
             asked.op[late],

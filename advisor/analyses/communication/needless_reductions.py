@@ -12,6 +12,7 @@ from advisor.analyses.work.op_work import element_counts
 from advisor.capture.record import RankRecord
 from advisor.computed import Missing
 from advisor.trace.events import Category, Events, Ints, Trace
+from advisor.trace.op_names import GRADIENT_STORE
 
 # A pass that reduces less than this part of what the last pass of its update reduces keeps its gradients to itself:
 # what it still sends are statistics of normalisation, or buffers.
@@ -21,7 +22,6 @@ _SEVERAL = 1.5
 
 _MARKS = {"forward": "DistributedDataParallel.forward", "step": "Optimizer.step#"}
 _REDUCES = "c10d::allreduce_"
-_STORES = "torch::autograd::AccumulateGrad"
 _CLEARS = "Optimizer.zero_grad#"
 
 
@@ -80,7 +80,7 @@ def _passes(events: Events, steps: Steps) -> list[_Pass]:
     rows = {kind: np.flatnonzero(events.named(name) & host) for kind, name in _MARKS.items()}
     marks = sorted((int(events.start_ns[row]), kind) for kind, found in rows.items() for row in found.tolist())
     cleared = events.start_ns[events.named(_CLEARS) & host]
-    stored = events.start_ns[events.exactly(_STORES)]
+    stored = events.start_ns[events.exactly(GRADIENT_STORE)]
     reductions, sizes = _reductions(events)
     close = (int(steps.window[-1, 1]), "")
     # A forward pass without a backward trains nothing: an evaluation, or the first half of a pair of views.

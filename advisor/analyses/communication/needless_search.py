@@ -11,12 +11,12 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.communication.communication import is_communication
 from advisor.analyses.work.operands import dims_of, sizes
 from advisor.trace.events import Category, Floats, Ints, Trace
+from advisor.trace.op_names import GRADIENT_STORE
 
 _SEARCH = "reducer::search_unused_parameters"
 _SINK = ("_DDPSink", "_DDPSinkBackward")
 # One row for each parameter of the model, used or not.
 _EACH = "reducer::copy_bucket_to_grad"
-_STORES = "torch::autograd::AccumulateGrad"
 # Two-sided 80 % points of Student's t for 1 … 10 degrees of freedom: four of five means of so few steps lie within.
 _T80 = (3.08, 1.89, 1.64, 1.53, 1.48, 1.44, 1.41, 1.40, 1.38, 1.37)
 
@@ -47,7 +47,7 @@ class NeedlessSearch(Struct, frozen=True):
         search = events.named(_SEARCH) & inside
         passes = int(search.sum())
         all_of_them = int((events.named(_EACH) & inside).sum())
-        used = int((events.exactly(_STORES) & events.of(Category.CPU_OP) & inside).sum())
+        used = int((events.exactly(GRADIENT_STORE) & events.of(Category.CPU_OP) & inside).sum())
         if not passes or not all_of_them or used != all_of_them or used % passes:
             return cls()
         spent = (search | events.exactly(*_SINK)) & inside

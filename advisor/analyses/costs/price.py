@@ -235,7 +235,7 @@ class Price(Struct, frozen=True, eq=False):
 
     def _spans_of(self, rows: Ints) -> Intervals:
         events = self.ops.events
-        return union(events.start_ns[rows], events.end_ns[rows])
+        return events.covered(rows)
 
     def _of(self, edits: Sequence[Edit]) -> Intervals:
         """When the loop's thread is in what these edits change."""

@@ -17,6 +17,7 @@ from advisor.computed import Missing
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals
+from advisor.trace.op_names import GRADIENT_STORE
 
 # Bytes of a number, by the profiler's names of dtypes.
 _WIDTH = {"double": 8, "long int": 8, "float": 4, "int": 4, "c10::Half": 2, "c10::BFloat16": 2, "unsigned char": 1}
@@ -116,7 +117,7 @@ class StateReads(Struct, frozen=True, eq=False):
 
 def _weights(events: Events, steps: Steps) -> Counter[tuple[int, ...]]:
     """Shapes of the parameters that get gradients, with how many there are of each."""
-    stores = np.flatnonzero(events.exactly("torch::autograd::AccumulateGrad"))
+    stores = np.flatnonzero(events.exactly(GRADIENT_STORE))
     stores = stores[steps.step_of(events.start_ns[stores]) >= 0]
     _, first, counts = np.unique(events.dims[stores], return_index=True, return_counts=True)
     shapes: Counter[tuple[int, ...]] = Counter()

@@ -15,8 +15,6 @@ from advisor.trace.events import Events, Ints, Mask
 from advisor.trace.numbers import distinct_pairs
 from advisor.trace.op_names import AUTOGRAD_NODE
 
-_NODE = "autograd::engine::evaluate_function"
-
 
 def dims_of(events: Events, row: int) -> list[Any]:
     """`Input Dims` of an event: a list of sizes for each tensor, a list of such lists for each list of tensors."""
@@ -109,7 +107,7 @@ def _nodes_by_row(events: Events, rows: Ints) -> tuple[Ints, Ints]:
     inside, at = _ranges(rows, stops)
     own = (events.thread[inside] == events.thread[rows][at]) & (events.forward_thread[inside] <= 0)
     own &= events.sequence[inside] >= 0
-    nodes, theirs = events.by_sequence(_NODE)
+    nodes, theirs = events.by_sequence(AUTOGRAD_NODE)
     numbers = events.sequence[inside[own]]
     found, of = _ranges(*(np.searchsorted(theirs, numbers, side=side) for side in ("left", "right")))
     return at[own][of], nodes[found]

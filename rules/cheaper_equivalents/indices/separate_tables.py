@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import GEMM, Drawing, Ev, Example, Finding, Fix, Ints, Lines, Price, backward_passes, constant
+from advisor.api import GEMM, GRADIENT_STORE, Drawing, Ev, Example, Finding, Fix, Ints, Lines, Price, constant
 
 from ...shared._device_waits import waiting_us
 from ...shared._examples import node, op, two_steps
@@ -125,7 +125,7 @@ def _drawn(*, tables: int = 8, rows: int = 50, width: int = 8, other: int = 8, g
     names = "CDEGHIJK"[:tables]
     lane = "".join(f"[{name}]" for name in names) + "[A ][Z ]"
     lane += "".join(f"[{name.lower()}][S]" for name in reversed(names)) + "[O ]"
-    ops: dict[str, Any] = {"A": op("linear"), "Z": node(99), "S": Ev(backward_passes.STORES)}
+    ops: dict[str, Any] = {"A": op("linear"), "Z": node(99), "S": Ev(GRADIENT_STORE)}
     for at, name in enumerate(names):
         ops[name] = op("embedding", [rows, other if at % 2 else width], [256], number=at + 1)
         ops[name.lower()] = node(at + 1, "EmbeddingBackward0")

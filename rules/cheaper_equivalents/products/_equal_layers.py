@@ -8,6 +8,8 @@ import numpy as np
 from msgspec import Struct
 
 from advisor.api import (
+    AUTOGRAD_NODE,
+    GRADIENT_STORE,
     CallSites,
     EqualLayers,
     Intervals,
@@ -18,7 +20,6 @@ from advisor.api import (
     Source,
     StepOps,
     backward_of,
-    backward_passes,
 )
 
 from .._slice_writes import WRITE
@@ -100,12 +101,10 @@ def _nodes(ops: StepOps, forward: Ints) -> tuple[Ints, float]:
     numbers = (events.sequence[writes][:, None] + np.arange(_NUMBERS + 1)).ravel()
     found = np.union1d(
         found,
-        np.flatnonzero(events.named(backward_passes.NODE) & events.named(WRITE) & np.isin(events.sequence, numbers)),
+        np.flatnonzero(events.named(AUTOGRAD_NODE) & events.named(WRITE) & np.isin(events.sequence, numbers)),
     )
-    calls = np.flatnonzero(
-        (events.named(backward_passes.NODE) | events.exactly(backward_passes.STORES)) & ops.nesting.outermost
-    )
-    stores = np.isin(calls, ops.nesting.outer_op[events.exactly(backward_passes.STORES)])
+    calls = np.flatnonzero((events.named(AUTOGRAD_NODE) | events.exactly(GRADIENT_STORE)) & ops.nesting.outermost)
+    stores = np.isin(calls, ops.nesting.outer_op[events.exactly(GRADIENT_STORE)])
     mine = np.isin(calls, found)
     for at in np.flatnonzero(stores).tolist():
         mine[at] |= at > 0 and mine[at - 1]
