@@ -84,7 +84,7 @@ def small_buckets(
             f"DistributedDataParallel(model{set_small})",
             "DistributedDataParallel(model, gradient_as_bucket_view=True)",
         ),
-        claims=("exposed_communication" if price.on_device else "communication",),
+        claims=(price.breakdown.talking,),
     )
 
 
@@ -124,7 +124,7 @@ def of_script(
             where=(*(_sharded_at(record) if sharded else ()), *where),
             facts=_facts(script, rate) | {"exposed_us": exposed_us, "collectives": calls, "caller": "script"},
             fix=_WHOLE if sharded else fix,
-            claims=("exposed_communication" if price.on_device else "communication",),
+            claims=(price.breakdown.talking,),
         )
 
 

@@ -116,7 +116,7 @@ def data_finding(
             "library": library.name,
         },
         fix=fix,
-        claims=("exposed_communication" if breakdown.on_device else "communication",),
+        claims=(breakdown.talking,),
     )
     if late_us > exposed_us / 2:
         return instead(found, late, price, exposed_us)

@@ -85,7 +85,7 @@ def finding(
         },
         fix=fix,
         at_most="medium" if fix else "low",
-        claims=("exposed_communication" if breakdown.on_device else "communication",),
+        claims=(breakdown.talking,),
     )
 
 

@@ -76,7 +76,7 @@ def check(
     min_share: float = 0.03,  # of the step; it takes a few lines around the passes, not worth adding for less
 ) -> Iterator[Finding]:
     trace, steps, breakdown, scale = price.ops.trace, price.ops.steps, price.breakdown, price.scale
-    part = "exposed_communication" if breakdown.on_device else "communication"
+    part = breakdown.talking
     exposed_us = breakdown.us(part)
     if needless.share <= 0:
         return

@@ -91,7 +91,7 @@ def check(
     side = side_of(exchanges.of_device, exchanges.of_host, parallelism if others else None)
     # Reductions that no update needs, and those of a search in vain, are other rules': what is left without them.
     kept = 1 - exchanges.needless.share
-    all_us = breakdown.us("exposed_communication" if breakdown.on_device else "communication")
+    all_us = breakdown.us(breakdown.talking)
     data_us = max(all_us - sum(kind.exposed_us for kind in others), 0.0)
     exposed_us = max(kept * data_us - exchanges.search.told_us, 0.0)
     callers, waiting = exchanges.callers, roots(exchanges.callers, price, lines, min_line_share)

@@ -100,7 +100,7 @@ class Callers(Struct, frozen=True, eq=False):
         data = np.array([kind == "data" for kind in parallelism.of_row])
         data &= ~np.isin(asked.rows, late.rows)
         script = known & data & ~reducer & ~inside & events.named("c10d::")[np.maximum(asked.op, 0)]
-        exposed = breakdown.intervals["exposed_communication" if breakdown.on_device else "communication"]
+        exposed = breakdown.intervals[breakdown.talking]
 
         def share(of: Mask, other: Mask) -> CallerTime:
             rows, others = asked.rows[of], asked.rows[other]

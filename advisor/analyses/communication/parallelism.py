@@ -112,7 +112,7 @@ class Parallelism(Struct, frozen=True, eq=False):
         stated = list(zip(events.collective[asked.rows].tolist(), of_row, strict=True))
         groups = {one: _group(trace.meta, events, *one) for one in set(stated)}
         group = tuple(groups[one] for one in stated)
-        part = "exposed_communication" if breakdown.on_device else "communication"
+        part = breakdown.talking
         longer = busy.longer if busy and breakdown.on_device else 1.0
         sums = {text for text in set(said) if _SUMS.search(text)}
         before: Intervals = EMPTY

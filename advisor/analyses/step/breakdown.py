@@ -38,6 +38,11 @@ class Breakdown(Struct, frozen=True, eq=False):
     on_device: bool
     intervals: dict[str, Intervals]
 
+    @property
+    def talking(self) -> str:
+        """The id of the part in which the step only communicates."""
+        return "exposed_communication" if self.on_device else "communication"
+
     def us(self, part: str) -> float:
         """µs per profiled step; 0 for an id of the other kind."""
         return next((item.us for item in self.items if item.id == part), 0.0)

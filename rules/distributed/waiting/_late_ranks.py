@@ -74,7 +74,7 @@ class Late(Struct, frozen=True, eq=False):
         if not waits:
             return cls(0.0, ())
         spans = np.concatenate(waits)
-        part = price.breakdown.intervals["exposed_communication" if price.on_device else "communication"]
+        part = price.breakdown.intervals[price.breakdown.talking]
         late_ns = total(intersect(union(spans[:, 0], spans[:, 1]), part))
         alike.sort(key=lambda one: -float((events.dur_ns[one.rows] - one.least_ns).sum()))
         return cls(steps.of_window_us(late_ns) * price.ops.longer, tuple(alike))
