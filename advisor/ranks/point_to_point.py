@@ -22,7 +22,7 @@ class Passes(Struct, frozen=True, eq=False):
     """Messages from one rank to another, in order: an entry for each send matched with its receive.
 
     source, target   positions of the ranks
-    sent_ns, taken_ns   when send and receive were called;  ended_ns: when the receive ended
+    sent_ns, ended_ns   when the send was called, and when the receive ended
     waited_us    time in which the target only waits before the source sends, µs per step: the source is late
     travels_us   time in which it only waits from then on: the transfer
     """
@@ -30,7 +30,6 @@ class Passes(Struct, frozen=True, eq=False):
     source: int
     target: int
     sent_ns: Ints
-    taken_ns: Ints
     ended_ns: Ints
     waited_us: float
     travels_us: float
@@ -95,7 +94,6 @@ def _of(facts: Sequence[RankFacts], source: int, target: int, sends: Ints, takes
         source,
         target,
         sent,
-        taken,
         ended,
         _exposed_us(facts[target], taken, late),
         _exposed_us(facts[target], late, ended),

@@ -78,7 +78,7 @@ def test_waiting_for_messages_counts_to_who_sends_late() -> None:
     ranks = _ranks((0, 0, 0), (8, 8, 2), (4, 4, 10))
     none = np.empty(0, np.int64)
     # Rank 1 sends to rank 2 late, rank 2 to rank 0 a little.
-    late = (Passes(1, 2, none, none, none, 5000.0, 0.0), Passes(2, 0, none, none, none, 300.0, 0.0))
+    late = (Passes(1, 2, none, none, 5000.0, 0.0), Passes(2, 0, none, none, 300.0, 0.0))
     before, after = who_waits(ranks), who_waits(replace(ranks, passes=late))
     assert before
     assert after
