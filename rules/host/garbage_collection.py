@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -113,9 +113,7 @@ def _in_steps(
     if not pauses:
         return None
     called = seen or stood or statistics.median(pauses) >= _ALIKE * max(pauses)
-    # Other work on the machine makes calls of one script differ; the interpreter's own are far shorter than most.
-    usual_us = statistics.fmean(pauses) if stood else max(pauses)
-    long = pauses if seen else [pause for pause in pauses if pause >= _ALIKE * usual_us]
+    long = pauses if seen else _long(pauses, stood=stood)
     # What comes in a rhythm was seen once more or once less than its rhythm says, by where the first step fell; of one
     # pause alone nobody knows whether it comes again.
     least_us = (len(long) - 1) / (steps + _UNTIMED_STEPS) * statistics.fmean(long)
@@ -147,6 +145,15 @@ def _in_steps(
         },
         fix=_REMOVED if called else _FROZEN,
     )
+
+
+def _long(pauses: Sequence[float], *, stood: bool) -> list[float]:
+    """The long ones. stood: the script stands in calls of the collector.
+
+    Other work on the machine makes calls of one script differ; the interpreter's own are far shorter than most.
+    """
+    usual_us = statistics.fmean(pauses) if stood else max(pauses)
+    return [pause for pause in pauses if pause >= _ALIKE * usual_us]
 
 
 def _in_run(run: WatchedRun | None, part: RunPart | None, min_share: float) -> Finding | None:

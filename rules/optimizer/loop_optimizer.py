@@ -44,6 +44,7 @@ from advisor.api import (
     OptimizerFacts,
     OptimizerWork,
     Price,
+    Saving,
     Settings,
     constant,
     draw,
@@ -116,15 +117,7 @@ def check(
         saving, claims = listed.saving(price, how), listed.claims
         ahead = not listed.mostly_waits and listed.waited_us < _WAITED * work.us
     else:
-        low, high = _saved(work, known, facts, settings, len(work.rows) / steps.count)
-        low_us, high_us = low * work.us, high * work.us
-        how = "what fused=True gained over the loop in measurements on a CPU, by number and size of the parameters"
-        saving = scale.saving(low_us, high_us, how)
-        # Capture timed this part without the profiler; the step as a whole tells it a second time.
-        # The profiler makes nothing faster: where this part seems to have been, the steps were others.
-        least_us, most_us = price.deprofiled.us(price.deprofiled.in_part("optimizer", work.us, work.ops))
-        low_us, high_us = min(least_us, work.us) * low, min(most_us, work.us) * high
-        saving = replace(saving, low_us=min(low_us, saving.high_us), high_us=max(high_us, saving.high_us))
+        saving = _fused_on_cpu(price, work, _saved(work, known, facts, settings, len(work.rows) / steps.count))
     # On a CPU both ends were measured, and what steps differ by of their own comes off the lower one: where nothing is
     # left of it, nobody could see the change. On a device the lower one only says that the launches may be hidden.
     noise_us = (scale.repeats or 0.0) * scale.step_us
@@ -145,6 +138,18 @@ def check(
         # A loop that was asked for may have a reason, and so may one that we know nothing about.
         at_most="high" if known is not None and known.foreach is not False else "medium",
     )
+
+
+def _fused_on_cpu(price: Price, work: OptimizerWork, saved: tuple[float, float]) -> Saving:
+    """What the step saves of a loop on a CPU. saved: the least and the most share of its time."""
+    low, high = saved
+    how = "what fused=True gained over the loop in measurements on a CPU, by number and size of the parameters"
+    saving = price.scale.saving(low * work.us, high * work.us, how)
+    # Capture timed this part without the profiler; the step as a whole tells it a second time.
+    # The profiler makes nothing faster: where this part seems to have been, the steps were others.
+    least_us, most_us = price.deprofiled.us(price.deprofiled.in_part("optimizer", work.us, work.ops))
+    low_us, high_us = min(least_us, work.us) * low, min(most_us, work.us) * high
+    return replace(saving, low_us=min(low_us, saving.high_us), high_us=max(high_us, saving.high_us))
 
 
 def _compiled(work: OptimizerWork, own: bool) -> float:

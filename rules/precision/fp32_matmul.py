@@ -78,6 +78,8 @@ _AT_PEAK = "; high: where they reach less than the peak in fp32, what they compu
 _BETWEEN = "; high: elementwise ops between them move half of the bytes, too"
 # Formats that autocast has; TF32 leaves tensors in fp32.
 _HALF = ("bf16", "fp16")
+_LOST = "; minus the slower backward pass of attention in bf16, unless attention stays out of autocast"
+_LONGER = "kernels of a step take longer than the step: what of the device's work was recorded is not known"
 _WORDS = {"product": "matrix multiplications", "convolution": "convolutions", "attention": "attention"}
 
 CONFIRMED = "real traces: ResNet training and a transformer in fp32 on V100s"
@@ -104,9 +106,7 @@ def check(
             raise Missing("the precision of matrix multiplications is not known; record with record_shapes=True")
         return
     if matmuls.on_device and fp32_us > steps.step_us:
-        raise Missing(
-            "kernels of a step take longer than the step: what of the device's work was recorded is not known"
-        )
+        raise Missing(_LONGER)
     way = faster(device, settings, matmuls, min_share * steps.step_us)
     if way is None:
         return
@@ -129,10 +129,8 @@ def check(
     high_us = saved[1] * _felt(price, matmuls, way)
     ends = max(min(low_us, high_us) - lost[1], 0.0), high_us - lost[0]
     felt = high_us >= _FELT * steps.step_us
-    how = _how(way, host_idle > max_host_idle, matmuls.on_device) + (_UNSURE if unsure else "")
-    how += _AT_PEAK * bool(beyond_us) + _BETWEEN * bool(between_us)
-    if lost[1]:
-        how += "; minus the slower backward pass of attention in bf16, unless attention stays out of autocast"
+    how = _how(way, host_idle > max_host_idle, matmuls.on_device)
+    how += _UNSURE * unsure + _AT_PEAK * bool(beyond_us) + _BETWEEN * bool(between_us) + _LOST * bool(lost[1])
     claims = price.claims("forward", "backward", "other_ops")
     yield Finding(
         message=_message(price, matmuls, work, fp32_us, way, (settings, partly)) + ("" if felt else _LATER),

@@ -39,6 +39,7 @@ from advisor.api import (
     Price,
     RankRecord,
     Source,
+    StateRead,
     StateReads,
     Steps,
     WatchedRun,
@@ -148,14 +149,8 @@ def _in_steps(
     if not price.on_device and price.ops.device.kind != "none":
         return
     trace, steps, scale = price.ops.trace, price.ops.steps, price.scale
-    if price.on_device:
-        reads = [run for run in state.runs if 2 * to_host(price, run) >= state.parameter_bytes > 0]
-        runs = reads
-    else:
-        reads = [run for run in state.runs if not run.copied_bytes]
-        runs = [run for run in reads if run.until_ns - run.end_ns >= _LONG_NS]
-    # A pause after one read in three is the machine's, not a checkpoint.
-    if not runs or 2 * len(runs) < len(reads):
+    runs = _checkpoints(price, state)
+    if not runs:
         return
     spans: Intervals = np.array([(run.start_ns, run.until_ns) for run in runs], np.int64)
     # The parts in which a device waits are other rules', which name what ran meanwhile.
@@ -191,6 +186,16 @@ def _in_steps(
         claims=claims,
         at_most="medium",  # how much work may be lost is the user's to say
     )
+
+
+def _checkpoints(price: Price, state: StateReads) -> list[StateRead]:
+    """Reads of the whole state that are processed; none where only some of them are."""
+    if price.on_device:
+        return [run for run in state.runs if 2 * to_host(price, run) >= state.parameter_bytes > 0]
+    reads = [run for run in state.runs if not run.copied_bytes]
+    runs = [run for run in reads if run.until_ns - run.end_ns >= _LONG_NS]
+    # A pause after one read in three is the machine's, not a checkpoint.
+    return runs if 2 * len(runs) >= len(reads) else []
 
 
 def _rhythm(steps: Steps, spans: Intervals, record: RankRecord | None) -> Rhythm | None:

@@ -174,18 +174,7 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
 
     Capture let its own steps warm up.
     """
-    spans, labels, startup, pace = marks.spans, marks.labels, Startup(), None
-    if launched is not None:
-        pace = _pace(trace, launched, spans)
-        if record is None or pace is not None:
-            lengths, number = _lengths_ns(spans, pace), _number(labels[0])
-            startup = Startup.of(trace, launched, spans, lengths, number=number)
-    if startup.steps:
-        spans, labels = spans[startup.steps :], labels[startup.steps :]
-        pace = _pace(trace, launched, spans) if launched is not None else None
-    rest = startup.cut_off(spans) if marks.source == "window" else None
-    if rest is not None:
-        spans, startup = rest, replace(startup, steady=True)
+    spans, labels, startup, pace = _warm(trace, marks, launched, record)
     stalls_us: tuple[float, ...] = ()
     stalled = EMPTY
     # Ranks of a job are compared step by step, so there all steps stay.
@@ -234,6 +223,25 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
     if pace is None or device_us is None or not pace.is_behind(recorded, host_us * 1e3):
         return steps
     return replace(steps, is_ahead=True, step_us=device_us, profiled_us=tuple((pace.lengths_ns / 1e3).tolist()))
+
+
+def _warm(
+    trace: Trace, marks: StepRows, launched: Launched | None, record: RankRecord | None
+) -> tuple[Intervals, tuple[str, ...], Startup, Cadence | None]:
+    """Spans and labels of the steps after start-up, that start-up, and the pace of the device in them."""
+    spans, labels, startup, pace = marks.spans, marks.labels, Startup(), None
+    if launched is not None:
+        pace = _pace(trace, launched, spans)
+        if record is None or pace is not None:
+            lengths, number = _lengths_ns(spans, pace), _number(labels[0])
+            startup = Startup.of(trace, launched, spans, lengths, number=number)
+    if startup.steps:
+        spans, labels = spans[startup.steps :], labels[startup.steps :]
+        pace = _pace(trace, launched, spans) if launched is not None else None
+    rest = startup.cut_off(spans) if marks.source == "window" else None
+    if rest is not None:
+        spans, startup = rest, replace(startup, steady=True)
+    return spans, labels, startup, pace
 
 
 def _stalls(spans: Intervals, captured: StepTimes) -> Mask:
