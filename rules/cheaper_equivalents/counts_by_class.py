@@ -86,7 +86,7 @@ def check(
 
 def _loops(costs: LineCosts, record: RankRecord | None) -> Iterator[_Counts]:
     """The loops that count, each with those inside of it."""
-    known = {(line.source.file, line.source.line): line for line in costs.lines}
+    known = costs.by_place
     for file, blocks in (record.blocks if record else {}).items():
         counts = [one for one in blocks if one.kind == "counts"]
         seen: set[int] = set()

@@ -22,7 +22,7 @@ def of_library(place: Block, us: float, lines: Lines, price: Price, record: Rank
     """
     if not {line.source for line in place.lines} <= lines.holders:
         return None
-    package = _package(record, {(line.source.file, line.source.line) for line in place.lines})
+    package = _package(record, {line.source.place for line in place.lines})
     inside = f"in {f'`{package}`' if package else 'a library'}, which runs the loop"
     how = "high: all Python of the library's loop; low: no setting of the library takes any of it away"
     return Finding(

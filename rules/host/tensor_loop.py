@@ -136,7 +136,7 @@ def _grows(place: Block, growing: GrowingOps | None, lines: Lines) -> bool:
     """Whether most ops that run more often in each step than in the one before are those of this place."""
     if growing is None or not growing.calls or not len(growing.rows):
         return False
-    at = {(source.file, source.line) for source in place.where}
+    at = {source.place for source in place.where}
     found = [one for row in growing.rows.tolist() if (one := lines.where_op(row)) is not None]
     return 2 * sum((one.file, one.line) in at for one in found) > len(growing.rows)
 

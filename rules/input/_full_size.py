@@ -102,8 +102,8 @@ def _where(found: FullSize, took_ns: list[int], costs: LineCosts | None) -> tupl
     if not spent:
         return ()
     own = costs.lines[max(spent, key=lambda line: spent[line])].source
-    known = {(line.source.file, line.source.line): line.source for line in costs.lines}
-    called = {(line.source.file, line.source.line): line.called_from for line in costs.lines}
+    known = {line.source.place: line.source for line in costs.lines}
+    called = costs.callers
     smaller = [known[at] for line in last[-1:] for at in _way(costs.lines[line].source, called) if at in known]
     functions = {(one.file, one.function) for one in smaller}
     above = (known[at] for at in _way(own, called) if at in known)

@@ -125,5 +125,5 @@ def _drawing_us(loader: Loader) -> float:
 def _line(costs: LineCosts | None, waits: InputWaits) -> LineCost | None:
     """Of the lines that ask for batches the one that takes most: the others go on with an epoch."""
     asking = {(at.file, at.line) for at in waits.asked_at}
-    lines = [line for line in (costs.lines if costs else ()) if (line.source.file, line.source.line) in asking]
+    lines = [line for line in (costs.lines if costs else ()) if line.source.place in asking]
     return max(lines, key=lambda line: line.us, default=None)

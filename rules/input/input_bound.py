@@ -127,7 +127,7 @@ def _of_samples(seen: Seen) -> SlowContainer | None:
     """The slow operation on a container that reading samples spends its time in; None if no line tells."""
     if seen.costly is None or seen.costs is None:
         return None
-    known = {(line.source.file, line.source.line): line for line in seen.costs.lines}
+    known = seen.costs.by_place
     lines = {(one.file, one.line) for one in (*seen.costly.sources, *seen.costly.below)}
     return slow_container(seen.record, [known[at] for at in lines if at in known], sum(seen.costly.us))
 

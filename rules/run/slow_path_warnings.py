@@ -65,7 +65,7 @@ def _share(where: Source | None, costs: LineCosts | None, steps: Steps) -> float
     """The line's part of the step; None where it is not known."""
     if where is None or costs is None:
         return None
-    own = [line for line in costs.lines if (line.source.file, line.source.line) == (where.file, where.line)]
+    own = [line for line in costs.lines if line.source.place == (where.file, where.line)]
     return sum(line.us for line in own) / steps.step_us
 
 

@@ -199,7 +199,7 @@ def slow_container(record: RankRecord | None, lines: Iterable[LineCost], us: flo
 
     us: un-profiled µs of each step that all of the lines take.
     """
-    costs = {(line.source.file, line.source.line): line for line in lines}
+    costs = {line.source.place: line for line in lines}
     whole_us = sum(line.us for line in costs.values())
     found: dict[tuple[str, str, str], list[SlowContainer]] = defaultdict(list)
     for one in record.containers if record else ():

@@ -97,6 +97,16 @@ class LineCosts(Struct, frozen=True, eq=False):
     lines: tuple[LineCost, ...]
     op_line: Ints  # for each event the index of its line in `lines`, -1 where unknown
 
+    @property
+    def by_place(self) -> dict[Place, LineCost]:
+        """Each line by its file and number."""
+        return {line.source.place: line for line in self.lines}
+
+    @property
+    def callers(self) -> dict[Place, Place | None]:
+        """For each line the one that called its function, as `callers_above` takes them."""
+        return {line.source.place: line.called_from for line in self.lines}
+
     @classmethod
     def compute(
         cls,
@@ -242,7 +252,7 @@ def _callers(lines: Lines, places: dict[tuple[str, int], int]) -> dict[int, tupl
     found = {}
     for source, caller in zip(lines.sources, lines.callers.tolist(), strict=False):
         if caller >= 0:
-            at, other = (source.file, source.line), (lines.sources[caller].file, lines.sources[caller].line)
+            at, other = source.place, (lines.sources[caller].file, lines.sources[caller].line)
             if at != other and source.function not in _INNER:
                 found[places[at]] = other
     return found

@@ -119,7 +119,7 @@ def loop_line(sites: CallSites, costs: LineCosts, rows: Ints, layers: int, steps
     stack = next((found for row in rows.tolist() if (found := sites.op_stack(row))), None)
     if stack is None:
         return None
-    lines = {(line.source.file, line.source.line): line for line in costs.lines}
+    lines = costs.by_place
     for number, at in enumerate(stack):
         line = lines.get(at)
         if line is None or len(rows) / steps < layers * line.visits:
