@@ -207,11 +207,7 @@ def _side_by_side(results: Sequence[RankResult], reference: RankResult) -> Ranks
 
 
 def _of_job(
-    rules: Sequence[Rule],
-    ranks: Ranks | None,
-    results: Sequence[RankResult],
-    reference: RankResult,
-    config: Config,
+    rules: Sequence[Rule], ranks: Ranks | None, results: Sequence[RankResult], reference: RankResult, config: Config
 ) -> Iterator[Outcome]:
     """What the rules that compare ranks say. A job of one rank has nothing to compare, and is in order."""
     facts = [result.facts for result in results if result.facts is not None]

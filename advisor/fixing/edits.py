@@ -294,11 +294,7 @@ def _given(call: ast.Call, positional: Sequence[str]) -> dict[str, ast.expr]:
 
 
 def _with_arguments(
-    file: _File,
-    call: ast.Call,
-    wanted: Mapping[str, Any],
-    without: Collection[str],
-    positional: Sequence[str] = (),
+    file: _File, call: ast.Call, wanted: Mapping[str, Any], without: Collection[str], positional: Sequence[str] = ()
 ) -> list[Change]:
     """Each argument's value where it is given, else in the place of one that goes, else behind the last argument."""
     given, text = _given(call, positional), file.text

@@ -91,12 +91,7 @@ def _of(facts: Sequence[RankFacts], source: int, target: int, sends: Ints, takes
     taken, ended = facts[target].talks.start_ns[takes], facts[target].talks.end_ns[takes]
     late = np.clip(sent, taken, ended)
     return Passes(
-        source,
-        target,
-        sent,
-        ended,
-        _exposed_us(facts[target], taken, late),
-        _exposed_us(facts[target], late, ended),
+        source, target, sent, ended, _exposed_us(facts[target], taken, late), _exposed_us(facts[target], late, ended)
     )
 
 

@@ -44,10 +44,7 @@ from ..shared._words import often
 from ._equivalent import Equivalent, worth
 
 # The share of the written-out form's time, forward and backward, that `F.gelu` saved.
-_SAVED = {
-    "tanh": constant("share.written_out_gelu_tanh").range,
-    "erf": constant("share.written_out_gelu_erf").range,
-}
+_SAVED = {"tanh": constant("share.written_out_gelu_tanh").range, "erf": constant("share.written_out_gelu_erf").range}
 _ELEMENTWISE = frozenset(f"aten::{name}" for name in ("mul", "add", "pow", "div", "tanh", "erf"))
 # Ops of the shortest usual way to write each: a half, the cube, its factor, the sum, its factor, one more, the product;
 # and a half, the quotient, one more, the product.

@@ -96,10 +96,7 @@ _IMAGE, _WINDOW = [8, 3, 96, 96], [3, 1, 11, 11]
 
 def _drawn(window: list[int]) -> Drawing:
     """A layer (F), the window on an image (W), the loss (L) and their nodes."""
-    ops: dict[str, Any] = {
-        "W": op("conv2d", _IMAGE, window, number=1),
-        "X": node(1, "ConvolutionBackward0"),
-    }
+    ops: dict[str, Any] = {"W": op("conv2d", _IMAGE, window, number=1), "X": node(1, "ConvolutionBackward0")}
     return two_steps("[F   ][W     ][X       ][B   ][O ]", **ops)
 
 

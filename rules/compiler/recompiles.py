@@ -105,12 +105,7 @@ def _per_step(trace: Trace, steps: Steps, name: str) -> float:
     return float((events.named(name) & (steps.step_of(events.start_ns) >= 0)).sum()) / steps.count
 
 
-def _still_compiling(
-    trace: Trace,
-    steps: Steps,
-    compiled: RowMask,
-    known: list[Recompile],
-) -> Finding:
+def _still_compiling(trace: Trace, steps: Steps, compiled: RowMask, known: list[Recompile]) -> Finding:
     events = trace.events
     spans = events.covered(compiled)
     share = total(spans) / _recorded_ns(steps)

@@ -13,11 +13,7 @@ MANY = 50
 
 
 def fewer_bytes(
-    price: Price,
-    record: RankRecord | None,
-    library: Library,
-    rows: Ints,
-    talk: tuple[float, float | None, float],
+    price: Price, record: RankRecord | None, library: Library, rows: Ints, talk: tuple[float, float | None, float]
 ) -> Fix | None:
     """What makes the communication of this step shorter: overlap, fewer collectives, larger buckets, fewer bytes.
 

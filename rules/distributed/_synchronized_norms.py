@@ -96,10 +96,5 @@ NORMS = [
         says=("`nn.SyncBatchNorm`", "1 collective a step"),
         fixes=("nn.GroupNorm",),
     ),
-    Example(
-        "a gather that no layer's statistics precede",
-        _layer("aten::mean"),
-        saves_us=(0, 6500),
-        says=("For ",),
-    ),
+    Example("a gather that no layer's statistics precede", _layer("aten::mean"), saves_us=(0, 6500), says=("For ",)),
 ]

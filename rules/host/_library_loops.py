@@ -8,10 +8,7 @@ from advisor.api import Block, Finding, Fix, Lines, Price, RankRecord
 
 from ..shared._words import each_step
 
-_FIX = Fix(
-    "Run fewer callbacks, metrics and log lines in each step of the library's loop",
-    "exact",
-)
+_FIX = Fix("Run fewer callbacks, metrics and log lines in each step of the library's loop", "exact")
 
 
 def of_library(place: Block, us: float, lines: Lines, price: Price, record: RankRecord | None) -> Finding | None:

@@ -86,11 +86,7 @@ def check(
 
 
 def _in_steps(
-    record: RankRecord,
-    scale: Scale,
-    costs: LineCosts | None,
-    stands: tuple[Source, float] | None,
-    min_share: float,
+    record: RankRecord, scale: Scale, costs: LineCosts | None, stands: tuple[Source, float] | None, min_share: float
 ) -> Finding | None:
     """Pauses that the timed steps had often enough to tell what they cost each.
 

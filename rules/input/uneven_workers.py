@@ -72,9 +72,7 @@ def check(
             f"{of_step(scale.scaled(wait_us), scale)} for them."
         ),
         saving=scale.saving(
-            0.0,
-            even * wait_us,
-            "high: the same work split evenly over the workers; low: the loop waits as long as now",
+            0.0, even * wait_us, "high: the same work split evenly over the workers; low: the loop waits as long as now"
         ),
         facts={"slowest_us": slowest, "others_us": typical, "wait_us": wait_us, "workers": len(workers)},
         fix=Fix(

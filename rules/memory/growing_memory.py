@@ -77,11 +77,7 @@ def _kept(kept: KeptGraphs, trend: MemoryTrend | None) -> Finding:
     return Finding(
         message=f"{how[0].upper()}{how[1:]}{place(where)}: {of_steps} of them so far{held}.{grown}",
         where=(where,) if where else (),
-        facts={
-            "losses": kept.losses,
-            "held_bytes": kept.held_bytes,
-            **(_facts(trend) if trend else {}),
-        },
+        facts={"losses": kept.losses, "held_bytes": kept.held_bytes, **(_facts(trend) if trend else {})},
         fix=_SUMMED if kept.summed else _LISTED,
         at_most="medium",
     )

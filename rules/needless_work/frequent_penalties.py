@@ -98,9 +98,7 @@ def check(
         f"{'forward pass and ' if alone else ''}first- and second-order backward passes take {spent.spent}. "
     )
     finding = spent.finding(
-        message + (_KNOWN if known else _UNKNOWN),
-        {"penalties": len(found) / steps, "penalty_us": spent.spent_us},
-        _FIX,
+        message + (_KNOWN if known else _UNKNOWN), {"penalties": len(found) / steps, "penalty_us": spent.spent_us}, _FIX
     )
     yield replace(finding, where=tuple(dict.fromkeys(where)))
 

@@ -187,12 +187,7 @@ _STEPS = """
     """
 
 
-_OPS: dict[str, Any] = {
-    "C": op("conv2d"),
-    "R": op("relu"),
-    "H": op("linear", number=1),
-    "B": node(1, launches=None),
-}
+_OPS: dict[str, Any] = {"C": op("conv2d"), "R": op("relu"), "H": op("linear", number=1), "B": node(1, launches=None)}
 _LOADER: dict[str, Any] = {
     "batch_size": 32,
     "dataset_size": 640,

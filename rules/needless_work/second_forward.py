@@ -119,12 +119,7 @@ def _first_pass(price: Price, run: Unfollowed, forwards: UnfollowedForwards, sit
 
 
 def _without_gradients(
-    price: Price,
-    reused: Reused,
-    forwards: UnfollowedForwards,
-    lines: Lines | None,
-    sites: CallSites,
-    min_share: float,
+    price: Price, reused: Reused, forwards: UnfollowedForwards, lines: Lines | None, sites: CallSites, min_share: float
 ) -> Iterator[Finding]:
     """Passes that run again without gradients, one a step: a third repeats the first as the second does."""
     trace, steps = price.ops.trace, price.ops.steps

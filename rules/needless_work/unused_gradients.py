@@ -39,17 +39,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.api import (
-    BackwardPasses,
-    Finding,
-    Fix,
-    Library,
-    Lines,
-    Missing,
-    OptimizerFacts,
-    Price,
-    RankRecord,
-)
+from advisor.api import BackwardPasses, Finding, Fix, Library, Lines, Missing, OptimizerFacts, Price, RankRecord
 
 from ..shared._places import TRIED, first_line, forward_lines, set_at
 from ..shared._words import count, each_step, plural

@@ -61,10 +61,7 @@ def check(
     if not len(nodes):
         return
     one = Equivalent(
-        parts=((forward, 1.0, 1.0), (told, 0.0, 1.0), (nodes, 1.0, 1.0)),
-        how=_HOW,
-        shown=by_cost[0][0],
-        at_most="high",
+        parts=((forward, 1.0, 1.0), (told, 0.0, 1.0), (nodes, 1.0, 1.0)), how=_HOW, shown=by_cost[0][0], at_most="high"
     )
     if known := worth(price, lines, one, min_share):
         finding = known.finding(

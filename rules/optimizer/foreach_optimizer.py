@@ -50,17 +50,7 @@ from ..shared._words import count, percent
 
 # How often each op of an update goes through lists as long as the parameters: those that it reads and the one that it
 # writes. Adam adds a number to the root (`add_`), SGD adds lists.
-_ADAM = {
-    "add": 3,
-    "add_": 2,
-    "addcdiv_": 4,
-    "addcmul_": 3,
-    "div_": 2,
-    "lerp_": 3,
-    "maximum_": 3,
-    "mul_": 2,
-    "sqrt": 2,
-}
+_ADAM = {"add": 3, "add_": 2, "addcdiv_": 4, "addcmul_": 3, "div_": 2, "lerp_": 3, "maximum_": 3, "mul_": 2, "sqrt": 2}
 _PASSES = {"Adam": _ADAM, "AdamW": _ADAM, "SGD": {"add": 3, "add_": 3, "mul_": 2}}
 # The fused update: parameter, gradient and state are read, all but the gradient are written.
 FUSED = {"Adam": 7, "AdamW": 7, "SGD": 5}

@@ -15,10 +15,7 @@ _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
 # Of a machine that was not calibrated. Measured on a CPU, float64 against float32: 1.1 for linear layers of 64, 2.1 to
 # 5 for 512 and above, 10 for a convolution.
-_CPU_GAINS = (
-    (512, constant("fp64_cpu.large_product_gain").range),
-    (0, constant("fp64_cpu.product_gain").range),
-)
+_CPU_GAINS = ((512, constant("fp64_cpu.large_product_gain").range), (0, constant("fp64_cpu.product_gain").range))
 _CONVOLUTION_GAIN = constant("fp64_cpu.convolution_gain").range
 # Where the machine of the run was calibrated: other shapes relative to the calibrated ones. Smaller products take about
 # the time of their call.

@@ -9,18 +9,7 @@ from dataclasses import replace
 
 from msgspec import Struct
 
-from advisor.api import (
-    Constant,
-    Container,
-    Finding,
-    Fix,
-    LineCost,
-    Price,
-    RankRecord,
-    Saving,
-    Source,
-    constant,
-)
+from advisor.api import Constant, Container, Finding, Fix, LineCost, Price, RankRecord, Saving, Source, constant
 
 from ._places import first_of, made_at, place
 from ._side_effect_factors import SIDE_EFFECTS

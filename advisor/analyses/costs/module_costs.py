@@ -62,12 +62,7 @@ class ModuleCosts(Struct, frozen=True, eq=False):
         forward, backward = work.forward_us(), work.backward_us()
         linked = work.has_backward()
         timed = record is not None and bool(record.steps.unprofiled_us or record.steps.unprofiled_mean_us)
-        chains = {
-            "forward_us": forward,
-            "backward_us": backward,
-            "device_us": work.device_us(),
-            "flops": work.flops(),
-        }
+        chains = {"forward_us": forward, "backward_us": backward, "device_us": work.device_us(), "flops": work.flops()}
         whole = {name: _rolled_up(calls, of) for name, of in chains.items()}
         own = {name: _own(calls, of) for name, of in chains.items()}
         for table, known in ((whole, _rolled_up(calls, linked)), (own, _own(calls, linked))):

@@ -137,14 +137,7 @@ class Price(Struct, frozen=True, eq=False):
         return less_by(saving, instead_us)
 
     def shares(
-        self,
-        low: float,
-        high: float,
-        how: str,
-        *,
-        times: float = 1.0,
-        basis: Basis = "modelled",
-        slowed: float = 0.0,
+        self, low: float, high: float, how: str, *, times: float = 1.0, basis: Basis = "modelled", slowed: float = 0.0
     ) -> Saving:
         """The saving of shares of the un-profiled step, limited to the step.
 

@@ -84,14 +84,7 @@ class Chains(Struct, frozen=True, eq=False):
     took_us: dict[tuple[int, str], float]
 
     @classmethod
-    def compute(
-        cls,
-        trace: Trace,
-        steps: Steps,
-        costs: LineCosts,
-        places: LoopPlaces,
-        judged: JudgedSteps,
-    ) -> Chains:
+    def compute(cls, trace: Trace, steps: Steps, costs: LineCosts, places: LoopPlaces, judged: JudgedSteps) -> Chains:
         """Of the observed step. Missing where no loop is, or nobody looked what waits for what."""
         seen = judged.seen
         if not places.ops and not places.calls:

@@ -323,10 +323,7 @@ def _function_calls(costs: LineCosts, functions: _Functions) -> dict[_Function, 
 
 
 def _in_text(
-    place: Block,
-    costs: LineCosts,
-    often: Mapping[_Function, float],
-    text: Mapping[str, Sequence[TextBlock]],
+    place: Block, costs: LineCosts, often: Mapping[_Function, float], text: Mapping[str, Sequence[TextBlock]]
 ) -> Block:
     """The place with how often its function runs, with the loops of its file, and what calls the function in a loop."""
     source = place.lines[0].source

@@ -88,12 +88,7 @@ def check(
             finding = found.finding(
                 f"A step looks up at most {count(looked_up)} of the {count(rows)} rows of {of}{found.at}, "
                 f"but computes and applies a gradient of all rows: {found.spent}.",
-                {
-                    "rows": rows,
-                    "width": width,
-                    "touched_share": looked_up / rows,
-                    "dense_us": found.spent_us,
-                },
+                {"rows": rows, "width": width, "touched_share": looked_up / rows, "dense_us": found.spent_us},
                 _fix(f"nn.Embedding{'Bag' if table.bags else ''}({height}, {width}", names),
             )
             yield replace(finding, where=set_at(settings, f"embedding {height}x{width}") + finding.where)

@@ -100,8 +100,7 @@ def _nodes(ops: StepOps, forward: Ints) -> tuple[Ints, float]:
     writes = forward[events.exactly("aten::copy_")[forward]]
     numbers = (events.sequence[writes][:, None] + np.arange(_NUMBERS + 1)).ravel()
     found = np.union1d(
-        found,
-        np.flatnonzero(events.named(AUTOGRAD_NODE) & events.named(WRITE) & np.isin(events.sequence, numbers)),
+        found, np.flatnonzero(events.named(AUTOGRAD_NODE) & events.named(WRITE) & np.isin(events.sequence, numbers))
     )
     calls = np.flatnonzero((events.named(AUTOGRAD_NODE) | events.exactly(GRADIENT_STORE)) & ops.nesting.outermost)
     stores = np.isin(calls, ops.nesting.outer_op[events.exactly(GRADIENT_STORE)])

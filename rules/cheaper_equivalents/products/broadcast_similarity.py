@@ -69,11 +69,7 @@ def check(
         yield known.finding(
             f"{count(largest.pairs)} pairs of {count(largest.width)} numbers are compared{known.at} through an "
             f"intermediate tensor of {count(math.prod(largest.shape))}: {known.spent}, backward pass included.",
-            {
-                "comparisons": len(found) / steps.count,
-                "numbers": math.prod(largest.shape),
-                "spent_us": known.spent_us,
-            },
+            {"comparisons": len(found) / steps.count, "numbers": math.prod(largest.shape), "spent_us": known.spent_us},
             _FIXES[largest.kind],
         )
 

@@ -57,12 +57,7 @@ def check(
         unread_part(price, np.array(sorted(row for row, pairs in by_row.items() if pairs == of), np.int64), 1 - 1 / of)
         for of in sorted(set(by_row.values()))
     ]
-    one = Equivalent(
-        parts=tuple(parts),
-        how=_HOW,
-        ops="long",
-        shown=longest(events, forward),
-    )
+    one = Equivalent(parts=tuple(parts), how=_HOW, ops="long", shown=longest(events, forward))
     if known := worth(price, lines, one, min_share):
         most = max(by_row.values())
         yield known.finding(

@@ -80,12 +80,7 @@ def check(
             "numpy_threads": theirs,
             "process_cores": own * cores,
         },
-        fix=Fix(
-            "Give NumPy one thread",
-            "numerics",
-            "python train.py",
-            "OPENBLAS_NUM_THREADS=1 python train.py",
-        ),
+        fix=Fix("Give NumPy one thread", "numerics", "python train.py", "OPENBLAS_NUM_THREADS=1 python train.py"),
         claims=("forward", "backward", "optimizer", "other_ops", "host"),
     )
 

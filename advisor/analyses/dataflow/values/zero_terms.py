@@ -140,10 +140,7 @@ def _terms(
     if all(ops[at].name in _TOUCHES for at in vain):
         return None
     return ZeroTerms(
-        products=products,
-        ops=sorted(vain - told),
-        told=sorted(told),
-        statistics=any(ops[at].training for at in vain),
+        products=products, ops=sorted(vain - told), told=sorted(told), statistics=any(ops[at].training for at in vain)
     )
 
 
