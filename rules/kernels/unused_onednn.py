@@ -36,8 +36,8 @@ from advisor.api import (
     Ints,
     Lines,
     Price,
-    RankRecord,
     Saving,
+    Settings,
     StepOps,
     constant,
     dims_of,
@@ -69,11 +69,10 @@ def check(
     device: Device,
     calibration: Calibration,
     lines: Lines | None,
-    record: RankRecord | None,
+    settings: Settings | None,
     *,
     min_share: float = 0.1,  # of the step in such convolutions: oneDNN saves only a part of it
 ) -> Iterator[Finding]:
-    settings = record.settings if record else None
     enabled = settings.onednn_enabled if settings else None
     if device.kind != "none" or price.on_device or enabled:
         return

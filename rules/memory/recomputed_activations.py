@@ -39,8 +39,8 @@ from advisor.api import (
     Nesting,
     PeakMemory,
     Price,
-    RankRecord,
     RowMask,
+    Settings,
     StepOps,
     Steps,
     Trace,
@@ -89,7 +89,7 @@ _AT_LEAST = constant("share.recomputed").value
 def check(
     price: Price,
     memory: PeakMemory | None,
-    record: RankRecord | None,
+    settings: Settings | None,
     *,
     min_share: float = 0.01,  # one argument or one call to remove; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
@@ -122,7 +122,7 @@ def check(
             f"checkpointed{_room(memory, device)}."
         ),
         saving=saving,
-        where=set_at(record.settings if record else None, "checkpointing"),
+        where=set_at(settings, "checkpointing"),
         facts={
             "recomputed_us": spent_us,
             "ops": int(again.sum()) / steps.count,
