@@ -23,7 +23,7 @@ def two_steps(*cpu: str, gpu: str = "", **ops: str | Ev) -> Drawing:
     return Drawing(partial(_in_two_steps, cpu, gpu, ops))
 
 
-def _in_two_steps(cpu: tuple[str, ...], gpu: str, ops: dict[str, str | Ev]) -> dict[str, Any]:
+def _in_two_steps(cpu: tuple[str, ...], gpu: str, ops: dict[str, Any]) -> dict[str, Any]:
     width, whole = max(map(len, cpu)), max(map(len, (*cpu, gpu))) + 3
     later = {
         word: (f"{chr(ord(word) + 256)}", replace(one, args=one.args | {_NUMBER: one.args[_NUMBER] + 1000}))
