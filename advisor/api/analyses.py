@@ -98,6 +98,8 @@ from advisor.analyses.work.operands import (
 )
 from advisor.analyses.work.sixteen_bits import in_sixteen_bits
 from advisor.analyses.work.timing_runs import TimingRuns
+from advisor.arrays import Floats, Ints
+from advisor.arrays import Mask as RowMask  # `Mask` is that of attention
 from advisor.computed import Missing
 from advisor.ranks.matching import Meetings
 from advisor.ranks.point_to_point import Passes
@@ -106,11 +108,12 @@ from advisor.ranks.ranks import Ranks, Waiting
 from advisor.replay import edits
 from advisor.trace.events import Category, Events, Trace
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each, starts_in, subtract, total, union
-from advisor.trace.op_names import AUTOGRAD_NODE, FIRST_GRADIENT
+from advisor.trace.op_names import AUTOGRAD_NODE, FIRST_GRADIENT, GRADIENT_STORE
 
 __all__ = [
     "AUTOGRAD_NODE",
     "FIRST_GRADIENT",
+    "GRADIENT_STORE",
     "LAYOUT_TRANSPOSES",
     "LOOP_ITERATIONS",
     "MOST_KEPT",
@@ -138,6 +141,7 @@ __all__ = [
     "EvaluationCalls",
     "Events",
     "Exchanges",
+    "Floats",
     "Gap",
     "GpuBusy",
     "GpuIdle",
@@ -148,6 +152,7 @@ __all__ = [
     "IdleGroup",
     "InputWaits",
     "Intervals",
+    "Ints",
     "JudgedSteps",
     "KernelWork",
     "KindOfTalk",
@@ -193,6 +198,7 @@ __all__ = [
     "RepeatedOps",
     "Replay",
     "Reused",
+    "RowMask",
     "SampledLoop",
     "SampledLoops",
     "Scale",

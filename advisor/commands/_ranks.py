@@ -63,11 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def add_detail(parser: argparse.ArgumentParser) -> None:
     """--detail."""
     parser.add_argument(
-        "--detail",
-        type=_numbers,
-        default=(),
-        metavar="R,…",
-        help="also show these ranks in full, such as 3,17",
+        "--detail", type=_numbers, default=(), metavar="R,…", help="also show these ranks in full, such as 3,17"
     )
 
 

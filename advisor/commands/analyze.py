@@ -59,10 +59,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="analyze recorded window N (default: main loop)",
     )
     parser.add_argument(
-        "--ranks",
-        default="",
-        metavar="LIST",
-        help="ranks that --format perfetto draws, such as 0,8-11",
+        "--ranks", default="", metavar="LIST", help="ranks that --format perfetto draws, such as 0,8-11"
     )
     _ranks.add_options(parser)
     _ranks.add_detail(parser)

@@ -4,13 +4,15 @@
         step   [1                 ][2                 ]
         cpu    [D        ][F ]     [D        ][F ]
         gpu 7              [K    ]             [K    ]
-        ''', us=100, D=NEXT, F="aten::linear", K="gemm")
+        ''', us=100, D=NEXT, K="gemm")
 
 Notation
     A lane is a line: `step` (ProfilerSteps), `cpu` (the main thread), `cpu 2` (another thread), `gpu 7` (stream 7).
     Two lines of one name are the same lane: that is how nested events are drawn.
     A box is an event; its columns are its time, brackets included, `us` microseconds each. Adjacent boxes touch.
     The word in a box names the event through the keyword arguments: a plain string (the event's name) or an `Ev`.
+    Unless these say otherwise, F is a layer, B a node of the backward pass, O the optimizer, K and E are kernels: of a
+    matrix product, and of work on single elements.
     The k-th op that launches work on the device is linked to the k-th piece of such work, by order of start:
     kernels, copies, memsets and collectives separately. Of nested ops the innermost one launches.
     `Ev(..., launches="")` is an op without device work.
@@ -30,9 +32,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-from advisor.drawing.events import DEVICES, Ev
+from advisor.drawing.events import BACKWARD, DEVICES, ELEMENTWISE, FORWARD, GEMM, OPTIMIZER, Ev
 
 Json = dict[str, Any]
+
+_USUAL: dict[str, str | Ev] = {"F": FORWARD, "B": BACKWARD, "O": OPTIMIZER, "K": GEMM, "E": ELEMENTWISE}
 
 _LANE = re.compile(r"\s*(step|cpu|gpu)(?: +(\d+))?\s*(?=\[)")
 _BOX = re.compile(r"\[([^\[\]]*)\]")
@@ -119,7 +123,8 @@ def draw(
     """The drawing as the JSON of a trace file.
 
     us: microseconds per column. device: "V100", "A100" (the default where a gpu lane is drawn), "H100", "MI300X".
-    shapes: whether the profiler recorded shapes. names: the events that the words in the boxes stand for.
+    shapes: whether the profiler recorded shapes. names: the events that the words in the boxes stand for, but for the
+    usual ones.
     """
     return Drawing(partial(_drawn, text, names, us=us, device=device, shapes=shapes, world_size=world_size))
 
@@ -178,9 +183,9 @@ def _event(lane: str, word: str, names: dict[str, str | Ev]) -> Ev:
     """What the word in a box stands for, with its category and what it launches."""
     if lane == "step":
         return Ev(f"ProfilerStep#{word}", "user_annotation", launches="")
-    if word not in names:
+    given = names.get(word) or _USUAL.get(word)
+    if given is None:
         raise DrawingError(f'the box [{word}] of lane {lane} has no meaning; pass {word or "a name"}="…"')
-    given = names[word]
     ev = Ev(given) if isinstance(given, str) else given
     if lane == "gpu":
         return replace(ev, cat=ev.cat or ("gpu_memcpy" if ev.name.startswith("Memcpy") else "kernel"), launches="")

@@ -132,31 +132,16 @@ def joined(
 
     detail: ranks to show in full besides those that `detailed_ranks` chooses
     """
-    chosen = choose(rules, config)
     reference = _reference(results)
-    step_us = reference.step_us
-    own = [merge.brought_to(step_us, result.outcomes, result.step_us) for result in results]
-    outcomes = merge.merged_outcomes(own, next(one for one, of in zip(own, results, strict=True) if of is reference))
-    world = max([len(results), *((one.facts.world_size or 1) for one in results if one.facts)])
-    meet = any(result.facts is not None and len(result.facts.talks) > 0 for result in results)
-    outcomes = list(waiting_ranks.bounded(outcomes, len(results), world, meet))
+    step_us, steps = reference.step_us, reference.summary.steps
     ranks = _side_by_side(results, reference)
     if ranks is not None:
         ranks, mixed = unlike.without_waiting(ranks)
         if mixed:
             about_job = (*about_job, Health("ranks-unlike", "warning", f"{mixed}: who waited for whom is not told"))
-    of_ranks = list(_of_job([rule for rule in chosen if of_job(rule)], ranks, results, reference, config))
-    waits_us = ranks.waits_us if ranks else 0.0
-    outcomes = [
-        *deduct_waiting.without_waiting(outcomes, of_ranks, reference.known_us, waits_us, step_us),
-        *of_ranks,
-    ]
-    outcomes += [Outcome(broken.rule, "error", reason=broken.reason) for broken in rules.broken]
-    outcomes += ignored(rules, config)
-    outcomes.sort(key=lambda outcome: outcome.rule)
+    outcomes = _outcomes_of_job(results, reference, ranks, rules, config)
     accepted = [(o.rule, f) for o in outcomes if o.confirmed for f in o.findings if f.recoverable and f.run_us is None]
     together = joint.joint(accepted, reference.known_us, step_us, reference.replayed) if step_us > 0 else None
-    steps = reference.summary.steps
     noise = (steps.repeats, repeats.between_runs(steps.unprofiled_us.n > 0, steps.device_us is not None))
     compared = compared_ranks.compared(ranks, {one.summary.rank: one.summary.file for one in results})
     shown = detail_of(reference)
@@ -191,6 +176,27 @@ def joined(
     return whole_window.in_words(report)
 
 
+def _outcomes_of_job(
+    results: Sequence[RankResult], reference: RankResult, ranks: Ranks | None, rules: Rules, config: Config
+) -> list[Outcome]:
+    """What all rules say of the job, by rule: of its ranks, joined, and of the ranks side by side."""
+    own = [merge.brought_to(reference.step_us, result.outcomes, result.step_us) for result in results]
+    merged = merge.merged_outcomes(own, next(one for one, of in zip(own, results, strict=True) if of is reference))
+    world = max([len(results), *((one.facts.world_size or 1) for one in results if one.facts)])
+    meet = any(result.facts is not None and len(result.facts.talks) > 0 for result in results)
+    merged = list(waiting_ranks.bounded(merged, len(results), world, meet))
+    comparing = [rule for rule in choose(rules, config) if of_job(rule)]
+    of_ranks = list(_of_job(comparing, ranks, results, reference, config))
+    waits_us = ranks.waits_us if ranks else 0.0
+    outcomes = [
+        *deduct_waiting.without_waiting(merged, of_ranks, reference.known_us, waits_us, reference.step_us),
+        *of_ranks,
+        *(Outcome(broken.rule, "error", reason=broken.reason) for broken in rules.broken),
+        *ignored(rules, config),
+    ]
+    return sorted(outcomes, key=lambda outcome: outcome.rule)
+
+
 def _side_by_side(results: Sequence[RankResult], reference: RankResult) -> Ranks | None:
     """The ranks of a job, None where it has only one here."""
     here = [(result.summary.rank, result.facts) for result in results if result.facts is not None]
@@ -201,11 +207,7 @@ def _side_by_side(results: Sequence[RankResult], reference: RankResult) -> Ranks
 
 
 def _of_job(
-    rules: Sequence[Rule],
-    ranks: Ranks | None,
-    results: Sequence[RankResult],
-    reference: RankResult,
-    config: Config,
+    rules: Sequence[Rule], ranks: Ranks | None, results: Sequence[RankResult], reference: RankResult, config: Config
 ) -> Iterator[Outcome]:
     """What the rules that compare ranks say. A job of one rank has nothing to compare, and is in order."""
     facts = [result.facts for result in results if result.facts is not None]
@@ -224,26 +226,12 @@ def reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence
     computed = _computed(one)
     steps = computed.get(Steps)
     scale = computed.get(Scale)
-    outcomes = _outcomes(one, rules, computed, config)
-    if not steps.startup.steady:
-        outcomes = tuple(map(unsteady.without_promise, outcomes))
-    breakdown = computed.find(Breakdown)
-    of_odd = one_odd_step.parts_of_it(steps, breakdown)
-    outcomes = tuple(one_odd_step.without_promise(outcome, of_odd) for outcome in outcomes)
-    plain = computed.find(PlainBreakdown) or breakdown
+    outcomes = _asked(one, rules, computed, config)
+    plain = computed.find(PlainBreakdown) or computed.find(Breakdown)
     items: tuple[BreakdownItem, ...] = plain.items if plain else ()
-    device = computed.get(Device)
-    ops = computed.find(Ops)
-    factor = scale.factor
-    known_us = {item.id: item.us * factor for item in items}
-    replay = computed.find(Replay)
-    outcomes = tuple(
-        severity.of_outcome(diagnosis.measured(o, known_us, factor), scale.step_us, known_us) for o in outcomes
-    )
-    if replay is not None and not replay.trusted and breakdown is not None and breakdown.on_device:
-        outcomes = tuple(map(diagnosis.without_models, outcomes))
-    outcomes = told_once.idle_once(outcomes, replay, scale.step_us, known_us)
-    replayed = _replayed_together(replay, outcomes)
+    known_us = {item.id: item.us * scale.factor for item in items}
+    outcomes = _borne_out(outcomes, computed, known_us)
+    device, ops, replay = computed.get(Device), computed.find(Ops), computed.find(Replay)
     watched = computed.find(WatchedRun)
     lines = computed.find(LineShares) or computed.find(DeviceLineShares)
     modules = module_view.modules(computed, one.rank, one.record)
@@ -262,7 +250,7 @@ def reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence
         devices=(device.name,) if device.name else (),
         step_us=scale.step_us,
         known_us=known_us,
-        replayed=replayed,
+        replayed=_replayed_together(replay, outcomes),
         facts=computed.find(RankFacts) if _has_peers(one, computed) else None,
         has_modules=modules is not None,
         detail=RankDetail(
@@ -299,7 +287,26 @@ def _computed(one: RankInput) -> Computed:
     return Computed(one.watch, trace=one.trace, record=one.record, lines=lines)
 
 
-def _outcomes(one: RankInput, rules: Sequence[Rule], computed: Computed, config: Config) -> tuple[Outcome, ...]:
+def _borne_out(outcomes: Sequence[Outcome], computed: Computed, known_us: dict[str, float]) -> tuple[Outcome, ...]:
+    """The outcomes of a rank, with no promise that its steps and their replay do not bear out.
+
+    known_us: µs of each part of the un-profiled step
+    """
+    steps, scale = computed.get(Steps), computed.get(Scale)
+    breakdown, replay = computed.find(Breakdown), computed.find(Replay)
+    if not steps.startup.steady:
+        outcomes = tuple(map(unsteady.without_promise, outcomes))
+    of_odd = one_odd_step.parts_of_it(steps, breakdown)
+    outcomes = tuple(one_odd_step.without_promise(outcome, of_odd) for outcome in outcomes)
+    outcomes = tuple(
+        severity.of_outcome(diagnosis.measured(o, known_us, scale.factor), scale.step_us, known_us) for o in outcomes
+    )
+    if replay is not None and not replay.trusted and breakdown is not None and breakdown.on_device:
+        outcomes = tuple(map(diagnosis.without_models, outcomes))
+    return told_once.idle_once(outcomes, replay, scale.step_us, known_us)
+
+
+def _asked(one: RankInput, rules: Sequence[Rule], computed: Computed, config: Config) -> tuple[Outcome, ...]:
     """What each rule says of a trace; of a large one two threads ask, unless only some rules were asked for."""
 
     def ask(rule: Rule) -> Outcome:

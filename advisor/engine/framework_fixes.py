@@ -77,10 +77,5 @@ def _as(fix: Fix, own: OwnCall) -> Fix:
     for torchs, frameworks in own.renamed.items():
         title = title.replace(f"`{torchs}", f"`{frameworks}")
     return replace(
-        fix,
-        title=title,
-        before=own.before,
-        after=own.after,
-        treatment=own.treats or fix.treatment,
-        edit=own.edit,
+        fix, title=title, before=own.before, after=own.after, treatment=own.treats or fix.treatment, edit=own.edit
     )

@@ -21,8 +21,8 @@ SECTIONS = ("What it looks at", "Why it costs time", "How to fix it", "When to l
 class Example:
     """A drawn trace and what the rule must report for it.
 
-    saves_us: the range (low, high), µs per step, that must contain both ends of the finding's saving; None = the rule
-    must find nothing; "unknown" = a finding whose saving is null.
+    saves_us: the range (low, high), µs per step, that must contain both ends of the finding's saving; None, or left
+    out = the rule must find nothing; "unknown" = a finding whose saving is null.
     facts: what capture recorded, as in run.json; empty = a trace without it.
     says: words that the message must contain.
     fixes: words that the fix must contain, in its title or its lines.
@@ -34,7 +34,7 @@ class Example:
 
     title: str
     trace: Mapping[str, Any]
-    saves_us: tuple[float, float] | str | None
+    saves_us: tuple[float, float] | str | None = None
     facts: dict[str, Any] | None = None
     says: tuple[str, ...] = ()
     near_miss: bool = False

@@ -73,7 +73,7 @@ def _parsed(source: str) -> ast.AST:
 def _loader(file: _File, treatment: Treatment) -> list[Change]:
     call = _call(file, ("DataLoader",))
     wanted = dict(treatment.arguments)
-    given = _given(file, call, _LOADER)
+    given = _given(call, _LOADER)
     if "num_workers" not in wanted and any(name in wanted for name in _OF_WORKERS) and not _has_workers(given):
         raise NoEditError("this DataLoader has no workers")
     if "pin_memory" in wanted and "pin_memory" in given and file.origins.set_elsewhere(given["pin_memory"]):
@@ -94,7 +94,7 @@ def _batch(file: _File, treatment: Treatment) -> list[Change]:
     if size is None:
         raise NoEditError("the batch size must be a number, not a factor")
     call = _call(file, ("DataLoader",))
-    if "batch_sampler" in _given(file, call, _LOADER):
+    if "batch_sampler" in _given(call, _LOADER):
         raise NoEditError("the batch size is that of the batch sampler")
     return _with_arguments(file, call, {"batch_size": size}, (), _LOADER)
 
@@ -113,7 +113,7 @@ def _framework_call(file: _File, treatment: Treatment) -> list[Change]:
     """Arguments of a framework's own class, as `framework_calls.OwnCall.edit` holds them."""
     of, names = treatment.arguments, treatment.arguments["names"]
     call = _call(file, names, of["packages"])
-    given = _given(file, call, ())
+    given = _given(call, ())
     for name, values in of["instead"].items():
         if name in given and not any(_is(given[name], value) for value in values):
             raise NoEditError(f"`{name}` is {ast.unparse(given[name])}, which is another choice")
@@ -283,7 +283,7 @@ def _named_of(others: Sequence[str]) -> str:
     return " or ".join(dict.fromkeys(others))
 
 
-def _given(file: _File, call: ast.Call, positional: Sequence[str]) -> dict[str, ast.expr]:
+def _given(call: ast.Call, positional: Sequence[str]) -> dict[str, ast.expr]:
     """The call's arguments by name. Raises NoEditError where some of them are not written out."""
     if any(keyword.arg is None for keyword in call.keywords):
         raise NoEditError(f"{_named(call)}() takes its arguments from a dictionary")
@@ -294,14 +294,10 @@ def _given(file: _File, call: ast.Call, positional: Sequence[str]) -> dict[str, 
 
 
 def _with_arguments(
-    file: _File,
-    call: ast.Call,
-    wanted: Mapping[str, Any],
-    without: Collection[str],
-    positional: Sequence[str] = (),
+    file: _File, call: ast.Call, wanted: Mapping[str, Any], without: Collection[str], positional: Sequence[str] = ()
 ) -> list[Change]:
     """Each argument's value where it is given, else in the place of one that goes, else behind the last argument."""
-    given, text = _given(file, call, positional), file.text
+    given, text = _given(call, positional), file.text
     changes = [
         _replaced(file, f"`{name}`", given[name], value)
         for name, value in wanted.items()

@@ -18,12 +18,7 @@ class AdvisorCallback(TrainerCallback):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        *,
-        at_step: int = 0,
-        every_n_epochs: int = 0,
-        output: str | os.PathLike[str] | None = None,
-        **options: Any,
+        self, *, at_step: int = 0, every_n_epochs: int = 0, output: str | os.PathLike[str] | None = None, **options: Any
     ) -> None:
         self._schedule = Schedule(at_step, every_n_epochs, output, options)
 

@@ -33,12 +33,7 @@ def check(report: Report, held: Baseline, config: GateConfig, today: datetime.da
 
 
 def _compare(
-    report: Report,
-    held: Baseline,
-    entry: Entry,
-    config: GateConfig,
-    today: datetime.date,
-    names: tuple[str, str],
+    report: Report, held: Baseline, entry: Entry, config: GateConfig, today: datetime.date, names: tuple[str, str]
 ) -> Result:
     after = counters.counts_of(report)
     rows, said = budgets.relax(counters.compare(entry.counts(), after, config.tolerances()), config, today)

@@ -91,10 +91,7 @@ def _breakdown_us(report: Report) -> dict[str, float]:
 def ops_changed(base: Report, head: Report) -> list[Cause]:
     """Ops and kernels by the change of their time per step, largest first; new and gone ones included."""
     least = _LEAST_SHARE * max(step_us(base) or 0.0, step_us(head) or 0.0)
-    causes = [
-        *_changed("kernel", base.kernels, head.kernels, least),
-        *_changed("op", base.ops, head.ops, least),
-    ]
+    causes = [*_changed("kernel", base.kernels, head.kernels, least), *_changed("op", base.ops, head.ops, least)]
     return sorted(causes, key=lambda cause: -abs(cause.change))[:_MOST_ROWS]
 
 

@@ -17,14 +17,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from advisor.arrays import Floats
 from advisor.gate import signed_rank
 from advisor.gate.model import Verdict
 from advisor.gate.sequential_design import SequentialDesign
 from advisor.gate.student import quantile
-
-Floats = npt.NDArray[np.float64]
 
 # More pairs than this is an afternoon, not a gate: beyond it the answer is "reduce the noise".
 _AFFORDABLE_PAIRS = 200

@@ -8,9 +8,8 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from advisor.arrays import Floats
 
 
 def walsh_averages(values: Floats) -> Floats:

@@ -14,3 +14,8 @@ class Source:
     line: int
     function: str = ""
     precision: Literal["call", "function"] = "call"
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """File and line, by which lines are looked up."""
+        return self.file, self.line

@@ -11,8 +11,8 @@ import numpy as np
 
 from advisor.analyses.communication.callers import CollectiveRate, fitted
 from advisor.ranks.matching import TOGETHER, Meetings
-from advisor.ranks.rank_facts import Floats, RankFacts
-from advisor.trace.events import Ints
+from advisor.ranks.rank_facts import RankFacts
+from advisor.trace.events import Floats, Ints
 
 # Kinds of which it is known how messages and volume grow with the ranks.
 KNOWN = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "barrier")

@@ -14,11 +14,7 @@ _LEAST = 0.05
 
 
 def without_waiting(
-    single: Sequence[Outcome],
-    of_job: Sequence[Outcome],
-    known_us: Mapping[str, float],
-    waits_us: float,
-    step_us: float,
+    single: Sequence[Outcome], of_job: Sequence[Outcome], known_us: Mapping[str, float], waits_us: float, step_us: float
 ) -> Iterator[Outcome]:
     """The outcomes of single ranks, where rules of the whole job have found who causes their waiting.
 

@@ -6,13 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
+from advisor.arrays import Floats
 from advisor.ranks.matching import TOGETHER, Meetings
 from advisor.ranks.ranks import Ranks, Waiting
 
-Floats = npt.NDArray[np.float64]
 # Of two sets it cannot be told which is the usual one.
 _FEWEST = 3
 # How many collectives of each kind and size a set of ranks has in all steps.

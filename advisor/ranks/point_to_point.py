@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.ranks.rank_facts import RankFacts
@@ -23,7 +22,7 @@ class Passes(Struct, frozen=True, eq=False):
     """Messages from one rank to another, in order: an entry for each send matched with its receive.
 
     source, target   positions of the ranks
-    sent_ns, taken_ns   when send and receive were called;  ended_ns: when the receive ended
+    sent_ns, ended_ns   when the send was called, and when the receive ended
     waited_us    time in which the target only waits before the source sends, µs per step: the source is late
     travels_us   time in which it only waits from then on: the transfer
     """
@@ -31,7 +30,6 @@ class Passes(Struct, frozen=True, eq=False):
     source: int
     target: int
     sent_ns: Ints
-    taken_ns: Ints
     ended_ns: Ints
     waited_us: float
     travels_us: float
@@ -93,15 +91,9 @@ def _of(facts: Sequence[RankFacts], source: int, target: int, sends: Ints, takes
     taken, ended = facts[target].talks.start_ns[takes], facts[target].talks.end_ns[takes]
     late = np.clip(sent, taken, ended)
     return Passes(
-        source,
-        target,
-        sent,
-        taken,
-        ended,
-        _exposed_us(facts[target], taken, late),
-        _exposed_us(facts[target], late, ended),
+        source, target, sent, ended, _exposed_us(facts[target], taken, late), _exposed_us(facts[target], late, ended)
     )
 
 
-def _exposed_us(one: RankFacts, start_ns: npt.NDArray[np.int64], end_ns: npt.NDArray[np.int64]) -> float:
+def _exposed_us(one: RankFacts, start_ns: Ints, end_ns: Ints) -> float:
     return total(intersect(union(start_ns, end_ns), one.exposed)) / 1e3 / max(len(one.labels), 1)

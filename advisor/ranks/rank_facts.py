@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
@@ -16,11 +15,10 @@ from advisor.capture.record import RankRecord
 from advisor.model import Source
 from advisor.ranks.collectives import Talks
 from advisor.ranks.rank_mesh import MeshPlace, mesh_places
-from advisor.trace.events import Category, Trace
+from advisor.trace.events import Category, Floats, Ints, Trace
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each
 from advisor.trace.numbers import distinct_pairs
 
-Floats = npt.NDArray[np.float64]
 # Lines kept of each rank: what tells ranks apart is among the costliest, and a job may have thousands of ranks.
 _LINES = 40
 _TALKING = ("exposed_communication", "communication")
@@ -50,7 +48,7 @@ class RankFacts:
     """
 
     labels: tuple[str, ...]
-    starts_ns: npt.NDArray[np.int64]
+    starts_ns: Ints
     parts_us: dict[str, Floats]
     exposed: Intervals
     talks: Talks

@@ -15,8 +15,8 @@ from advisor.model import Source
 from advisor.ranks import matching
 from advisor.ranks.matching import Meetings
 from advisor.ranks.point_to_point import Passes, passes
-from advisor.ranks.rank_facts import Floats, RankFacts
-from advisor.trace.events import Ints
+from advisor.ranks.rank_facts import RankFacts
+from advisor.trace.events import Floats, Ints
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each, union
 
 
@@ -108,10 +108,10 @@ class Ranks:
         """Lines in which a rank spends more of a part than the others do, the largest difference first."""
 
         def spent(rank: int) -> dict[tuple[str, int], float]:
-            return {(one.source.file, one.source.line): one.us for one in self.facts[rank].lines if one.part == part}
+            return {one.source.place: one.us for one in self.facts[rank].lines if one.part == part}
 
         others = [spent(other) for other in range(len(self.ranks)) if other != position]
-        sources = {(one.source.file, one.source.line): one.source for one in self.facts[position].lines}
+        sources = {one.source.place: one.source for one in self.facts[position].lines}
         more = {
             at: us - float(np.median([other.get(at, 0.0) for other in others])) for at, us in spent(position).items()
         }

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.ranks.rank_facts import Floats, RankFacts
-from advisor.trace.events import Ints, Mask
+from advisor.ranks.rank_facts import RankFacts
+from advisor.trace.events import Floats, Ints, Mask
 from advisor.trace.intervals import overlap_of_each, total
 
 # What no work of the same step reads: it is needed when the last of them is there.

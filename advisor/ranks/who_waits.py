@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.ranks.matching import Meetings
 from advisor.ranks.rank_facts import RankFacts
 from advisor.ranks.ranks import Ranks
-from advisor.trace.events import Ints
+from advisor.trace.events import Floats, Ints
 from advisor.trace.intervals import overlap_of_each
-
-Floats = npt.NDArray[np.float64]
 
 
 class WhoWaits(Struct, frozen=True, eq=False):

@@ -1,6 +1,6 @@
 """The extension in `native/`: what `advisor.replay.walk.in_python` does, in the same order."""
 
-from advisor.replay.edges import Floats
+from advisor.arrays import Floats
 from advisor.replay.walk import Columns
 
 def walk(done: Floats, at: int, columns: Columns, /) -> None: ...

@@ -8,9 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.trace.events import Ints
-
-Floats = npt.NDArray[np.float64]
+from advisor.trace.events import Floats, Ints
 
 
 class Why(IntEnum):

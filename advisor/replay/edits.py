@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-from advisor.replay.edges import Floats, Why
+from advisor.replay.edges import Why
 from advisor.replay.graph import Graph
 from advisor.replay.simulate import Weights
-from advisor.trace.events import Category, Events, Ints, Mask
+from advisor.trace.events import Category, Events, Floats, Ints, Mask
 from advisor.trace.intervals import EMPTY, Intervals, overlap_of_each, starts_in, union
 from advisor.trace.numbers import among, distinct
 

@@ -9,11 +9,10 @@ from functools import partial
 import numpy as np
 
 from advisor.constants import constant
-from advisor.replay.edges import Floats
 from advisor.replay.graph import Graph
 from advisor.replay.play_order import PlayOrder
 from advisor.replay.simulate import Weights, step_ns
-from advisor.trace.events import Category, Events
+from advisor.trace.events import Category, Events, Floats
 
 # What recording a row adds where no un-profiled times tell.
 _USUAL_NS = 1e3 * constant("profiler.usual_row_us").value

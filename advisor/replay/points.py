@@ -58,7 +58,7 @@ class Draft:
     """Collects points in any order; `sorted()` gives them with the work between them."""
 
     def __init__(self) -> None:
-        self.columns: list[list[npt.NDArray[np.int64]]] = [[] for _ in range(7)]
+        self.columns: list[list[Ints]] = [[] for _ in range(7)]
         self.count = 0
 
     def add(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.replay.edges import Floats
+from advisor.arrays import Floats, Mask
 from advisor.replay.graph import Graph
 from advisor.replay.play_order import Held, PlayOrder
 from advisor.replay.stretches import Rows, Stretch, Walk
@@ -33,7 +32,7 @@ class Weights:
     lead: Floats
     tail: Floats
     lag: Floats
-    alive: npt.NDArray[np.bool_]
+    alive: Mask
 
 
 def weights_of(graph: Graph) -> Weights:

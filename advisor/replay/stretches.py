@@ -13,9 +13,8 @@ from itertools import pairwise
 import numpy as np
 from msgspec import Struct
 
-from advisor.replay.edges import Floats
 from advisor.replay.walk import walk
-from advisor.trace.events import Ints
+from advisor.trace.events import Floats, Ints
 
 # Arrays cost some 20 µs per stretch however short it is, which is what this many nodes cost one by one.
 SHORTEST = 256

@@ -43,10 +43,7 @@ def bursts(trace: Trace, main: int, holders: Ints, calls: Mask, window: tuple[in
     innermost[holders] = False
     # Surely idle is the loop's thread outside all ops; inside an op that waits (a wrapper), outside the rows in it.
     quiet = tuple(
-        subtract(
-            np.array([[0, closes - opens]], np.int64),
-            events.covered(rows) - opens,
-        )
+        subtract(np.array([[0, closes - opens]], np.int64), events.covered(rows) - opens)
         for rows in (rows_of_loop, innermost)
     )
     pids = events.threads[main].pid if main >= 0 else ""

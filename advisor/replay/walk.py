@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.replay.edges import Floats
-from advisor.trace.events import Ints
+from advisor.trace.events import Floats, Ints
 
 # before, after, other, lag, own, more, more_slot, more_lag: as in `stretches.Rows`, `more` counted from the first node.
 Columns = tuple[Ints, Floats, Ints, Floats, Floats, Ints, Ints, Floats]

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from advisor.arrays import Floats
 from advisor.model import ComparedRank, ComparedRanks, RankGroup, RankLinks, SlowLinks
 from advisor.ranks import links
 from advisor.ranks.deduct_waiting import WAITING
@@ -15,7 +15,6 @@ from advisor.ranks.nodes import nodes
 from advisor.ranks.ranks import Ranks
 from advisor.ranks.who_waits import WhoWaits, who_waits
 
-Floats = npt.NDArray[np.float64]
 NODE = "node"
 
 

@@ -96,12 +96,7 @@ def _of_device() -> Iterator[Definition]:
         metric = "communication_share" if name == "share" else "exposed_communication_share"
         yield Definition(metric, "share", Communication, _field(name), f"share of time in which {about}", device=True)
     yield Definition(
-        "exposed_copy_share",
-        "share",
-        Copies,
-        lambda a: a.exposed_share,
-        "copies with no kernel running",
-        device=True,
+        "exposed_copy_share", "share", Copies, lambda a: a.exposed_share, "copies with no kernel running", device=True
     )
     for name, about in (
         ("h2d_bytes", "bytes copied to the device per step"),

@@ -10,7 +10,8 @@ import numpy as np
 
 from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.costs.module_calls import ModuleCalls
-from advisor.analyses.costs.module_costs import Floats, ModuleCosts
+from advisor.analyses.costs.module_costs import ModuleCosts
+from advisor.arrays import Floats
 from advisor.capture.record import RankRecord
 from advisor.computed import Computed, Missing
 from advisor.model import ModuleCost, ModuleTable

@@ -20,9 +20,10 @@ from advisor.analyses.work.op_work import flops, shapes
 from advisor.errors import AdvisorError
 from advisor.trace.events import Category, Events, Ints, Trace
 from advisor.trace.intervals import starts_in
+from advisor.trace.op_names import AUTOGRAD_NODE
 from advisor.trace.read.load import load
 
-_NODE = "autograd::engine::evaluate_function: "
+_NODE = f"{AUTOGRAD_NODE}: "
 
 
 def add_flops(folder: Path, record: dict[str, Any]) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.analyses.base.classify import communication_rows
 from advisor.analyses.base.device import Device
@@ -29,7 +28,7 @@ from advisor.model import WhatIf
 from advisor.quantities import duration
 from advisor.replay import edits
 from advisor.replay.edits import Edit
-from advisor.trace.events import Category, Ints, Trace
+from advisor.trace.events import Category, Floats, Ints, Trace
 
 # Share of its roofline from which on a kernel is held to be limited by it.
 _NEAR = constant("device.limited_share").value
@@ -134,7 +133,7 @@ def _open(here: Hardware, other: Hardware, matmuls: Matmuls | None) -> tuple[flo
     return min(*ratios, 1.0), max(*ratios, 1.0)
 
 
-def _as_edits(rows: Ints, factors: npt.NDArray[np.float64]) -> list[Edit]:
+def _as_edits(rows: Ints, factors: Floats) -> list[Edit]:
     """One edit for each rounded factor."""
     rounded = np.round(factors / _STEP).astype(np.int64)
     return [edits.scale(rows[rounded == one], float(one) * _STEP) for one in np.unique(rounded)]

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.arrays import Floats
 from advisor.computed import Missing
 from advisor.model import AtRanks, FittedCollective, StepSource, WhatIfRanks
 from advisor.quantities import duration
 from advisor.ranks import matching
 from advisor.ranks.collective_cost import KNOWN, CollectiveCost, costs
-from advisor.ranks.rank_facts import Floats, RankFacts
+from advisor.ranks.rank_facts import RankFacts
 from advisor.ranks.ranks import Ranks
 from advisor.ranks.stalls import Stalls
 

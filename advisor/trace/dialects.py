@@ -47,13 +47,7 @@ _KNOWN = {
     "hpu_op": Category.FOREIGN_DEVICE,
 }
 # Prefixes of accelerators whose rows cannot be told apart into work and waiting, and what they are called.
-_FOREIGN = {
-    "mtia_": "Meta's MTIA",
-    "hpu": "Intel's Gaudi (HPU)",
-    "npu": "an NPU",
-    "glow_": "Glow",
-    "tpu": "a TPU",
-}
+_FOREIGN = {"mtia_": "Meta's MTIA", "hpu": "Intel's Gaudi (HPU)", "npu": "an NPU", "glow_": "Glow", "tpu": "a TPU"}
 
 # Record functions that torch itself opens; before 1.12 they were written as operators.
 _ANNOTATIONS = re.compile(r"(ProfilerStep[#*]|enumerate\(DataLoader\)#|Optimizer\.(step|zero_grad)#)")

@@ -13,6 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from advisor.arrays import Floats as Floats  # noqa: PLC0414 - exported again, as Category is
+from advisor.arrays import Ints as Ints  # noqa: PLC0414
+from advisor.arrays import Mask as Mask  # noqa: PLC0414
 from advisor.model import Health
 from advisor.trace.category import Category as Category  # noqa: PLC0414 - exported again: where everybody looks for it
 from advisor.trace.intervals import Intervals, union
@@ -22,10 +25,8 @@ from advisor.trace.numbers import looked_up, row_type, small
 if TYPE_CHECKING:
     import pandas as pd
 
-Ints = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int32]
 Numbers = npt.NDArray[Any]  # whole numbers, in 32 bits where those hold twice the largest, else in 64
-Mask = npt.NDArray[np.bool_]
 
 
 DEVICE_WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET)
@@ -197,9 +198,9 @@ class Events:
         rows = self._known[question]
         return rows, self.sequence[rows]
 
-    def covered(self, rows: Mask) -> Intervals:
+    def covered(self, rows: Ints | Mask) -> Intervals:
         """The union of the given rows, in time."""
-        chosen = np.flatnonzero(rows)
+        chosen = np.flatnonzero(rows) if rows.dtype == bool else rows
         return union(self.start_ns.take(chosen), self.end_ns.take(chosen))
 
     def text(self, row: int) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-Intervals = npt.NDArray[np.int64]
+from advisor.arrays import Ints, Mask
+
+Intervals = Ints
 
 EMPTY: Intervals = np.empty((0, 2), np.int64)
 
@@ -83,7 +85,7 @@ def subtract(a: Intervals, b: Intervals) -> Intervals:
     return intersect(a, np.column_stack((edges_start, edges_end)))
 
 
-def starts_in(start_ns: npt.NDArray[np.int64], a: Intervals) -> npt.NDArray[np.bool_]:
+def starts_in(start_ns: Ints, a: Intervals) -> Mask:
     """Which of these instants are in an interval, whose end is exclusive."""
     if not len(a):
         return np.zeros(len(start_ns), bool)
@@ -96,12 +98,12 @@ def starts_in(start_ns: npt.NDArray[np.int64], a: Intervals) -> npt.NDArray[np.b
     return np.asarray((at >= 0) & (start_ns < a[np.maximum(at, 0), 1]), bool)
 
 
-def overlap_of_each(start: npt.ArrayLike, end: npt.ArrayLike, b: Intervals) -> npt.NDArray[np.int64]:
+def overlap_of_each(start: npt.ArrayLike, end: npt.ArrayLike, b: Intervals) -> Ints:
     """For each given interval the length of its intersection with the set `b`."""
     return _covered(np.asarray(end, np.int64), b) - _covered(np.asarray(start, np.int64), b)
 
 
-def _covered(points: npt.NDArray[np.int64], b: Intervals) -> npt.NDArray[np.int64]:
+def _covered(points: Ints, b: Intervals) -> Ints:
     """Length of `b` that lies before each point."""
     if not len(b):
         return np.zeros(len(points), np.int64)

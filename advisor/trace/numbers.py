@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from advisor.arrays import Floats, Ints, Mask
 
 # Below this a float holds three decimals of a µs value to less than half a nanosecond, so that rounding gives back
 # the text. Kineto's relative time stamps stay below 7.9e12 µs (three months); 2**43 is 8.8e12.
@@ -185,7 +184,7 @@ def distinct(indices: npt.NDArray[Any], size: int) -> Ints:
     return np.flatnonzero(seen)
 
 
-def among(indices: npt.NDArray[Any], chosen: npt.NDArray[Any], size: int) -> npt.NDArray[np.bool_]:
+def among(indices: npt.NDArray[Any], chosen: npt.NDArray[Any], size: int) -> Mask:
     """Which of some indices below `size` are among the chosen ones; -1, none, never is."""
     seen = np.zeros(size + 1, np.bool_)
     seen[chosen] = True

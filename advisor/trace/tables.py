@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from advisor.arrays import Mask
 from advisor.trace.dialects import category
 from advisor.trace.schema import Row
 
@@ -60,7 +61,7 @@ class Detailed:
         self._kept = np.zeros(1 << 10, np.bool_)
         self._looked_at = 0
 
-    def of(self, names: Table, indices: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    def of(self, names: Table, indices: npt.NDArray[np.int32]) -> Mask:
         """For each of some rows with these names. names: the table that grows with the file."""
         if len(names) > len(self._kept):
             self._kept = np.append(self._kept, np.zeros(len(names), np.bool_))

@@ -16,18 +16,7 @@ import jinja2
 
 from advisor.api import Report
 
-from .. import (
-    _labels,
-    _line_shares,
-    _memory,
-    _rank_scaling,
-    _ranking,
-    _run_account,
-    _tried,
-    _verdict,
-    _windows,
-    _words,
-)
+from .. import _labels, _line_shares, _memory, _rank_scaling, _ranking, _run_account, _tried, _verdict, _windows, _words
 from . import _charts, _compiled, _prose, _view
 
 

@@ -225,10 +225,7 @@ def _last_columns(job: ComparedRanks) -> tuple[Column, ...]:
         Column("Waits most for", "the rank that it waits for longest", "number"),
         Column("Last", "share of the collectives that it joins last", "share"),
     )
-    return (
-        *known * (not job.why),
-        Column("Takes more", "the part that exceeds the median rank the most", "text"),
-    )
+    return (*known * (not job.why), Column("Takes more", "the part that exceeds the median rank the most", "text"))
 
 
 def _last(job: ComparedRanks, one: ComparedRank) -> tuple[Cell, ...]:

@@ -7,18 +7,7 @@ import re
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import (
-    Category,
-    Events,
-    RankRecord,
-    StepOps,
-    Steps,
-    Trace,
-    constant,
-    dims_of,
-    dtypes_of,
-    sizes,
-)
+from advisor.api import Category, Events, RankRecord, StepOps, Steps, Trace, constant, dims_of, dtypes_of, sizes
 
 # What an op takes whatever its size, recorded.
 _CALL_US = constant("calls.recorded_op_us").value

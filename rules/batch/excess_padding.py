@@ -159,7 +159,7 @@ _F = Ev("aten::linear", dims=[[8, 256, 64], [64, 64], [64]])
 EXAMPLES = [
     Example(
         "64 tokens padded to 256",
-        draw(_STEPS, us=100, P=_padded([[8, 64], [], []]), E=_looked_up(256), F=_F, B=BACKWARD),
+        draw(_STEPS, us=100, P=_padded([[8, 64], [], []]), E=_looked_up(256), F=_F),
         saves_us=(750, 2100),
         says=("longest sample has 64 tokens are padded to 256", "75 %"),
     ),
@@ -182,26 +182,22 @@ EXAMPLES = [
     ),
     Example(
         "the data set pads 60 tokens to 256, as their indices tell",
-        draw(_PADDED_BEFORE, us=100, E=_looked_up(256), F=_F, B=BACKWARD),
+        draw(_PADDED_BEFORE, us=100, E=_looked_up(256), F=_F),
         facts={"lookups": [{"samples": 8, "length": 256, "longest": 60}]},
         saves_us=(750, 1800),
         says=("longest sample has 60 tokens are padded to 256", "77 %"),
     ),
     Example(
         "another embedding of that shape shows that the batch is full",
-        draw(_PADDED_BEFORE, us=100, E=_looked_up(256), F=_F, B=BACKWARD),
+        draw(_PADDED_BEFORE, us=100, E=_looked_up(256), F=_F),
         facts={
-            "lookups": [
-                {"samples": 8, "length": 256, "longest": 60},
-                {"samples": 8, "length": 256, "longest": 256},
-            ]
+            "lookups": [{"samples": 8, "length": 256, "longest": 60}, {"samples": 8, "length": 256, "longest": 256}]
         },
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "batches of several lengths, most of them shorter than the one that was looked up",
-        draw(_PADDED_BEFORE, us=100, E=_looked_up(256), F=_F, B=BACKWARD),
+        draw(_PADDED_BEFORE, us=100, E=_looked_up(256), F=_F),
         facts={
             "lookups": [{"samples": 8, "length": 256, "longest": 200}],
             "batch_lengths": [{"samples": 8, "length": 256, "longest": longest} for longest in (50, 60, 70, 20)],
@@ -211,27 +207,18 @@ EXAMPLES = [
     ),
     Example(
         "batches as the loader gave them are full",
-        draw(_PADDED_BEFORE, us=100, E=_looked_up(256), F=_F, B=BACKWARD),
+        draw(_PADDED_BEFORE, us=100, E=_looked_up(256), F=_F),
         facts={"batch_lengths": [{"samples": 8, "length": 256, "longest": 256}] * 8},
-        saves_us=None,
     ),
     Example(
         "every sample of 16 begins with the same mark",
-        draw(
-            _PADDED_BEFORE,
-            us=100,
-            E=_looked_up(16),
-            F=Ev("aten::linear", dims=[[8, 16, 64], [64, 64], [64]]),
-            B=BACKWARD,
-        ),
+        draw(_PADDED_BEFORE, us=100, E=_looked_up(16), F=Ev("aten::linear", dims=[[8, 16, 64], [64, 64], [64]])),
         facts={"lookups": [{"samples": 8, "length": 16, "longest": 15}]},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "61 tokens padded to a multiple of 8",
-        draw(_STEPS, us=100, P=_padded([[8, 61], [], []]), E=_looked_up(64), F=_F, B=BACKWARD),
-        saves_us=None,
+        draw(_STEPS, us=100, P=_padded([[8, 61], [], []]), E=_looked_up(64), F=_F),
         near_miss=True,
     ),
     Example(
@@ -246,27 +233,19 @@ EXAMPLES = [
             P=_padded([[8, 15], [], []]),
             E=_looked_up(16),
             F=Ev("aten::linear", dims=[[8, 16, 64], [64, 64], [64]]),
-            B=BACKWARD,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "pictures padded for a convolution",
-        draw(_STEPS, us=100, P=_padded([[8, 64], [], []], "float"), E=_looked_up(256), F=_F, B=BACKWARD),
-        saves_us=None,
+        draw(_STEPS, us=100, P=_padded([[8, 64], [], []], "float"), E=_looked_up(256), F=_F),
         near_miss=True,
     ),
     Example(
         "one length for a compiled model",
-        draw(_STEPS, us=100, P=_padded([[8, 64], [], []]), E=_looked_up(256), F=_F, B=BACKWARD),
+        draw(_STEPS, us=100, P=_padded([[8, 64], [], []]), E=_looked_up(256), F=_F),
         facts={"settings": {"compiled": True}},
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "as long as the longest",
-        draw(_PADDED_BEFORE, us=100, E=_looked_up(64), F=_F, B=BACKWARD),
-        saves_us=None,
-    ),
+    Example("as long as the longest", draw(_PADDED_BEFORE, us=100, E=_looked_up(64), F=_F)),
 ]

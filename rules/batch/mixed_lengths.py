@@ -195,20 +195,9 @@ EXAMPLES = [
         "batches of similar lengths",
         _drawn(100, 97),
         facts=_lengths([9, 10, 10, 10], [10, 10, 10, 11], [10, 10, 11, 11], [98, 99, 100, 100]),
-        saves_us=None,
     ),
     Example(
-        "two batches tell little",
-        _drawn(100, 97),
-        facts=_lengths([10, 10, 10, 100], [10, 10, 10, 100]),
-        saves_us=None,
-        near_miss=True,
+        "two batches tell little", _drawn(100, 97), facts=_lengths([10, 10, 10, 100], [10, 10, 10, 100]), near_miss=True
     ),
-    Example(
-        "lengths that differ little",
-        _drawn(100, 97),
-        facts=_lengths(*[[95, 97, 99, 100]] * 4),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("lengths that differ little", _drawn(100, 97), facts=_lengths(*[[95, 97, 99, 100]] * 4), near_miss=True),
 ]

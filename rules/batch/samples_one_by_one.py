@@ -27,7 +27,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from advisor.api import (
-    BACKWARD,
     FORWARD,
     CalledModel,
     Ev,
@@ -112,7 +111,7 @@ def _recorded(calls: int, ops: int) -> Any:
     """So many calls of the model in line 31, each with so many layers; the backward pass in line 33."""
     module, inside = _modules(calls)
     layers = Ev(FORWARD.name, times=calls * ops, fill=0.3)
-    return draw(_RECORDED, us=100, C=_line(31, calls), M=module, N=inside, L=layers, S=_line(33), B=BACKWARD)
+    return draw(_RECORDED, us=100, C=_line(31, calls), M=module, N=inside, L=layers, S=_line(33))
 
 
 def _modules(calls: int = 1) -> tuple[Ev, Ev]:
@@ -122,7 +121,7 @@ def _modules(calls: int = 1) -> tuple[Ev, Ev]:
 
 
 def _profiled(ops: int, us: float = 100) -> Any:
-    return draw(_PROFILED, us=us, L=Ev(FORWARD.name, times=ops, fill=0.3), B=BACKWARD)
+    return draw(_PROFILED, us=us, L=Ev(FORWARD.name, times=ops, fill=0.3))
 
 
 EXAMPLES = [
@@ -133,14 +132,8 @@ EXAMPLES = [
         saves_us=(0, 2400),
         says=("train.py:31", "`Scorer` 8 times a step"),
     ),
-    Example(
-        "both sides of a pair",
-        _profiled(24),
-        lines=_recorded(2, 12),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example("the whole batch at once", _profiled(3), lines=_recorded(1, 3), saves_us=None),
+    Example("both sides of a pair", _profiled(24), lines=_recorded(2, 12), near_miss=True),
+    Example("the whole batch at once", _profiled(3), lines=_recorded(1, 3)),
     Example(
         "a backward pass for each sample, as accumulation runs it",
         draw(
@@ -150,7 +143,6 @@ EXAMPLES = [
             """,
             us=100,
             L=Ev(FORWARD.name, times=3, fill=0.3),
-            B=BACKWARD,
         ),
         lines=draw(
             """
@@ -166,9 +158,7 @@ EXAMPLES = [
             M=_modules()[0],
             N=_modules()[1],
             L=Ev(FORWARD.name, times=3, fill=0.3),
-            B=BACKWARD,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -181,10 +171,8 @@ EXAMPLES = [
             M=_modules(8)[0],
             L=Ev(FORWARD.name, times=24, fill=0.3),
             S=_line(33),
-            B=BACKWARD,
         ),
-        saves_us=None,
         near_miss=True,
     ),
-    Example("a bare trace", _profiled(24), saves_us=None),
+    Example("a bare trace", _profiled(24)),
 ]

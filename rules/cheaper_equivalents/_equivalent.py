@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     AUTOGRAD_NODE,
     Finding,
     Fix,
+    Ints,
     Lines,
     Price,
     Saving,
@@ -26,7 +26,6 @@ from advisor.api import (
 from ..shared._places import first_line, place
 from ..shared._words import percent
 
-Ints = npt.NDArray[np.int64]
 # Rows, or spans of the loop's thread (absolute ns), and the least and the most share of their time that goes; below
 # zero: they take longer.
 Part = tuple[Ints, float, float]

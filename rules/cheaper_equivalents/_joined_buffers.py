@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import Events, ObservedOps, Price, dims_of, sizes, starts_in
+from advisor.api import AUTOGRAD_NODE, Events, Ints, ObservedOps, Price, dims_of, sizes, starts_in
 
-from ._equivalent import Ints
-
-_NODE = "autograd::engine::evaluate_function: CatBackward"
+_NODE = f"{AUTOGRAD_NODE}: CatBackward"
 _COPIES = ("aten::clone", "aten::contiguous", "aten::copy_")
 # Between a cat and the copy of what it made stand views of it.
 _VIEWS = ("aten::slice", "aten::narrow", "aten::detach", "aten::select", "aten::as_strided", "aten::view")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.api import Category, Events, Links, Mask, StepOps, backward_of, constant, dims_of, dtypes_of, sizes
+from advisor.api import Category, Events, Ints, Links, Mask, StepOps, backward_of, constant, dims_of, dtypes_of, sizes
 
-from ._equivalent import Equivalent, Ints
+from ._equivalent import Equivalent
 
 _ATTENTION = "aten::scaled_dot_product_attention"
 FLASH_ON_CPU = "aten::_scaled_dot_product_flash_attention_for_cpu"

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import Events, backward_passes, dims_of, sizes
+from advisor.api import Events, Ints, backward_passes, dims_of, sizes
 
-from ._equivalent import Ints
+from ..shared._places import TRIED
 
 Shape = tuple[int, ...]
 WRITE = "torch::autograd::CopySlices"
@@ -21,8 +21,6 @@ PLAIN = "torch::autograd::CopyBackwards"
 _LEAST = 3
 # Between a write and its node's number lie those of the views that autograd makes anew.
 _NUMBERS = 2
-# Writes whose line is asked for; where these have none, neither have others.
-_TRIED = 8
 
 
 class FilledTable(Struct, frozen=True):
@@ -60,4 +58,4 @@ def writers(events: Events, calls: Ints) -> Ints:
     numbers = np.unique(events.sequence[calls][:, None] - np.arange(_NUMBERS + 1))
     copies = events.exactly("aten::copy_") & (events.forward_thread <= 0)
     rows: Ints = np.flatnonzero(copies & np.isin(events.sequence, numbers[numbers > 0]))
-    return rows[:_TRIED]
+    return rows[:TRIED]

@@ -27,21 +27,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    LineCost,
-    LineCosts,
-    Price,
-    RankRecord,
-    constant,
-    draw,
-    together,
-)
+from advisor.api import Ev, Example, Finding, Fix, LineCost, LineCosts, Price, RankRecord, constant, draw, together
 
 from ..shared._places import place
 from ..shared._words import each_step, often
@@ -100,7 +86,7 @@ def check(
 
 def _loops(costs: LineCosts, record: RankRecord | None) -> Iterator[_Counts]:
     """The loops that count, each with those inside of it."""
-    known = {(line.source.file, line.source.line): line for line in costs.lines}
+    known = costs.by_place
     for file, blocks in (record.blocks if record else {}).items():
         counts = [one for one in blocks if one.kind == "counts"]
         seen: set[int] = set()
@@ -133,7 +119,7 @@ def _drawn(times: int) -> Any:
     width = len(boxes) + 15
     step = f"[F   ]{boxes}[B      ]"
     lanes = f"step   [1{'':{width - 3}}][2{'':{width - 3}}]\n    cpu    {step}{step}"
-    return draw(f"\n    {lanes}\n    ", us=100, P=Ev("train.py(31): update"), F=FORWARD, B=BACKWARD)
+    return draw(f"\n    {lanes}\n    ", us=100, P=Ev("train.py(31): update"))
 
 
 EXAMPLES = [
@@ -146,5 +132,5 @@ EXAMPLES = [
     ),
     Example("a loop that does something else", _drawn(16), None, _facts("guard"), near_miss=True),
     Example("counts of two classes", _drawn(2), None, _facts(), near_miss=True),
-    Example("no line counts", draw(_STEPS, us=100, P=Ev("train.py(31): update"), F=FORWARD, B=BACKWARD), saves_us=None),
+    Example("no line counts", draw(_STEPS, us=100, P=Ev("train.py(31): update"))),
 ]

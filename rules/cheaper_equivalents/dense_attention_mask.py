@@ -179,28 +179,24 @@ EXAMPLES = [
     Example(
         "without a GPU, a causal mask beside one of a sliding window, either of which may be the one",
         _on_a_cpu(),
-        saves_us=None,
         facts=_held("seen", "other"),
         near_miss=True,
     ),
     Example(
         "without a GPU, a causal mask that a second one is added to before attention gets it",
         _on_a_cpu(before="logical_and"),
-        saves_us=None,
         facts=_held("seen"),
         near_miss=True,
     ),
     Example(
         "without a GPU, flags for what is hidden where attention takes flags for what is seen",
         _on_a_cpu(),
-        saves_us=None,
         facts=_held("hidden"),
         near_miss=True,
     ),
     Example(
         "without a GPU, a causal mask of 512 tokens: the kernel leaves nothing out",
         _on_a_cpu(512),
-        saves_us=None,
         facts=_held("seen", tokens=512),
         near_miss=True,
     ),

@@ -25,11 +25,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from advisor.api import Example, Finding, Fix, Lines, ObservedOps, Price, constant
+from advisor.api import Example, Finding, Fix, Ints, Lines, ObservedOps, Price, constant
 
 from ..shared._examples import observed, op, two_steps
 from ..shared._words import count, plural
-from ._equivalent import Equivalent, Ints, rows_of, worth
+from ._equivalent import Equivalent, rows_of, worth
 
 CONFIRMED = "measured pair on a CPU: nearest neighbours by argsort against topk"
 

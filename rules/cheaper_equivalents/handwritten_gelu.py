@@ -29,6 +29,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Price,
     StepOps,
@@ -40,13 +41,10 @@ from advisor.api import (
 
 from ..shared._examples import node, op, two_steps
 from ..shared._words import often
-from ._equivalent import Equivalent, Ints, worth
+from ._equivalent import Equivalent, worth
 
 # The share of the written-out form's time, forward and backward, that `F.gelu` saved.
-_SAVED = {
-    "tanh": constant("share.written_out_gelu_tanh").range,
-    "erf": constant("share.written_out_gelu_erf").range,
-}
+_SAVED = {"tanh": constant("share.written_out_gelu_tanh").range, "erf": constant("share.written_out_gelu_erf").range}
 _ELEMENTWISE = frozenset(f"aten::{name}" for name in ("mul", "add", "pow", "div", "tanh", "erf"))
 # Ops of the shortest usual way to write each: a half, the cube, its factor, the sum, its factor, one more, the product;
 # and a half, the quotient, one more, the product.
@@ -151,14 +149,8 @@ EXAMPLES = [
     Example(
         "the cell of an LSTM by hand",
         _drawn(P=op("sigmoid", _X, number=3), A=op("sigmoid", _X, number=5)),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "a gate of another shape between them",
-        _drawn(A=op("add", _X, [384], [], number=5)),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example("one kernel", two_steps("[F   ][G  ][Y   ]", G=op("gelu", _X, number=2), Y=node(1)), saves_us=None),
+    Example("a gate of another shape between them", _drawn(A=op("add", _X, [384], [], number=5)), near_miss=True),
+    Example("one kernel", two_steps("[F   ][G  ][Y   ]", G=op("gelu", _X, number=2), Y=node(1))),
 ]

@@ -133,8 +133,8 @@ EXAMPLES = [
         saves_us=(0, 3300),
         says=("Filters of 1,024 taps", "once"),
     ),
-    Example("a short one", _drawn([8, 32, 1026], [32, 1, 3]), saves_us=None, near_miss=True),
-    Example("all channels in each result", _drawn([8, 32, 2047], [32, 32, 1024]), saves_us=None, near_miss=True),
-    Example("results far apart, as of windows", _drawn([8, 1, 16000], [1, 1, 400], 160), saves_us=None, near_miss=True),
-    Example("a filter as long as the signal: one result", _drawn([8, 1, 1024], [1, 1, 1024]), saves_us=None),
+    Example("a short one", _drawn([8, 32, 1026], [32, 1, 3]), near_miss=True),
+    Example("all channels in each result", _drawn([8, 32, 2047], [32, 32, 1024]), near_miss=True),
+    Example("results far apart, as of windows", _drawn([8, 1, 16000], [1, 1, 400], 160), near_miss=True),
+    Example("a filter as long as the signal: one result", _drawn([8, 1, 1024], [1, 1, 1024])),
 ]

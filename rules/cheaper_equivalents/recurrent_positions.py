@@ -32,6 +32,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     LineCosts,
     Lines,
     Price,
@@ -45,7 +46,7 @@ from advisor.api import (
 
 from ..shared._examples import node, observed, op, two_steps
 from ..shared._words import count, often
-from ._equivalent import Equivalent, Ints, rows_of, worth
+from ._equivalent import Equivalent, rows_of, worth
 
 _LAYERS = {"aten::gru": "GRU", "aten::lstm": "LSTM", "aten::rnn_tanh": "RNN", "aten::rnn_relu": "RNN"}
 _SAVED = {
@@ -163,7 +164,6 @@ EXAMPLES = [
     Example(
         "each input is what the call before returned, as where sequences are generated",
         _drawn(),
-        saves_us=None,
         facts=_seen(generated=True),
         near_miss=True,
     ),
@@ -173,7 +173,6 @@ EXAMPLES = [
             "[F ][G ]" + "[M][G ]" * (_CALLS - 1) + "[L][X][Y                               ][O]",
             M=op("mul", _STATE, _STATE),
         ),
-        saves_us=None,
         facts=_seen(between=True),
         near_miss=True,
     ),
@@ -182,7 +181,6 @@ EXAMPLES = [
         _drawn(
             "[F ][G           ][L][X][Y                               ][O]", G=op("gru", [8, 16, 24], _STATE, number=1)
         ),
-        saves_us=None,
         facts=observed("linear gru sum", [[], [1], [1]]),
     ),
 ]

@@ -97,8 +97,7 @@ EXAMPLES = [
     Example(
         "a copy of five axes that is no group of heads: windows of pictures",
         two_steps(*_LAYERS, **(_OPS | {"R": op("reshape", _WINDOWS), "C": op("clone", _WINDOWS)})),
-        saves_us=None,
         near_miss=True,
     ),
-    Example("shared heads as they are", two_steps("[F   ][A     ][B]", A=_AS_THEY_ARE), saves_us=None),
+    Example("shared heads as they are", two_steps("[F   ][A     ][B]", A=_AS_THEY_ARE)),
 ]

@@ -96,10 +96,7 @@ _IMAGE, _WINDOW = [8, 3, 96, 96], [3, 1, 11, 11]
 
 def _drawn(window: list[int]) -> Drawing:
     """A layer (F), the window on an image (W), the loss (L) and their nodes."""
-    ops: dict[str, Any] = {
-        "W": op("conv2d", _IMAGE, window, number=1),
-        "X": node(1, "ConvolutionBackward0"),
-    }
+    ops: dict[str, Any] = {"W": op("conv2d", _IMAGE, window, number=1), "X": node(1, "ConvolutionBackward0")}
     return two_steps("[F   ][W     ][X       ][B   ][O ]", **ops)
 
 
@@ -115,7 +112,7 @@ EXAMPLES = [
         facts=_facts(_WINDOW),
         says=("The 11 x 11 window `SSIM.window` is applied as a whole", "once a step"),
     ),
-    Example("a filter that is no product", _drawn(_WINDOW), saves_us=None, facts=_facts(), near_miss=True),
-    Example("a layer of another shape", _drawn([24, 1, 3, 3]), saves_us=None, facts=_facts(_WINDOW)),
-    Example("nobody looked", _drawn(_WINDOW), saves_us=None, facts={}),
+    Example("a filter that is no product", _drawn(_WINDOW), facts=_facts(), near_miss=True),
+    Example("a layer of another shape", _drawn([24, 1, 3, 3]), facts=_facts(_WINDOW)),
+    Example("nobody looked", _drawn(_WINDOW), facts={}),
 ]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Category, Fix, Steps, Trace, intersect, total, union
+from advisor.api import Category, Fix, RowMask, Steps, Trace, intersect, total
 
 from ._compiled import Recompile
 
@@ -36,7 +35,7 @@ UNKNOWN = Fix(
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::convolution")
 
 
-def fix(last: Recompile | None, trace: Trace, steps: Steps, compiled: npt.NDArray[np.bool_]) -> Fix:
+def fix(last: Recompile | None, trace: Trace, steps: Steps, compiled: RowMask) -> Fix:
     """The fix, by the recorded reason; without one by where it compiles, and by whether shapes differ between steps.
 
     compiled: rows of compilations.
@@ -49,11 +48,11 @@ def fix(last: Recompile | None, trace: Trace, steps: Steps, compiled: npt.NDArra
     return UNKNOWN if alike is None else NUMBERS if alike else DYNAMIC
 
 
-def _in_updates(trace: Trace, compiled: npt.NDArray[np.bool_]) -> bool:
+def _in_updates(trace: Trace, compiled: RowMask) -> bool:
     """Whether the compilations lie in an optimizer's step."""
     events = trace.events
     updates = events.covered(events.of(Category.ANNOTATION) & events.named("Optimizer.step#"))
-    spans = union(events.start_ns[compiled], events.end_ns[compiled])
+    spans = events.covered(compiled)
     return len(spans) > 0 and total(intersect(spans, updates)) == total(spans)
 
 

@@ -28,9 +28,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
     Ev,
     Example,
     Finding,
@@ -110,7 +107,7 @@ _STEPS = """
 EXAMPLES = [
     Example(
         "four layers, each compiled by itself",
-        draw(_STEPS, us=20, L=_CHECK, P=_PIECE, B=BACKWARD),
+        draw(_STEPS, us=20, L=_CHECK, P=_PIECE),
         saves_us=(0, 300),
         says=("4 regions a step",),
     ),
@@ -126,9 +123,7 @@ EXAMPLES = [
             L=_CHECK,
             P=Ev(_PIECE.name, launches="kernel"),
             N=_PIECE,
-            K=GEMM,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -143,9 +138,7 @@ EXAMPLES = [
             L=_CHECK,
             P=_PIECE,
             M=Ev("aten::mm", times=4, launches=""),
-            B=BACKWARD,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -155,14 +148,8 @@ EXAMPLES = [
             us=100,
             L=_CHECK,
             R=_PIECE,
-            B=BACKWARD,
         ),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "no torch.compile",
-        draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000, F=FORWARD, B=BACKWARD),
-        saves_us=None,
-    ),
+    Example("no torch.compile", draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000)),
 ]

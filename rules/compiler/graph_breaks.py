@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.api import BACKWARD, FORWARD, Ev, Example, Finding, Fix, Missing, RankRecord, Steps, Trace, draw
+from advisor.api import Ev, Example, Finding, Fix, Missing, RankRecord, Steps, Trace, draw
 
 from ..shared._words import count, plural
 from ._compiled import graph_breaks, marks_regions
@@ -82,7 +82,6 @@ EXAMPLES = [
             us=1000,
             R=_PIECE,
             S=_SECOND,
-            B=BACKWARD,
         ),
         facts={"compile": {"graph_breaks": _REASONS}},
         saves_us="unknown",
@@ -95,28 +94,19 @@ EXAMPLES = [
             us=1000,
             R=_PIECE,
             S=_SECOND,
-            B=BACKWARD,
         ),
         facts={"compile": {"graph_breaks": {}}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "a break before the model, which is one piece",
-        draw(
-            "step [1            ][2            ]\ncpu  [R  ][B      ] [R  ][B      ]",
-            us=1000,
-            R=_PIECE,
-            B=BACKWARD,
-        ),
+        draw("step [1            ][2            ]\ncpu  [R  ][B      ] [R  ][B      ]", us=1000, R=_PIECE),
         facts={"compile": {"graph_breaks": _REASONS}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "no torch.compile",
-        draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000, F=FORWARD, B=BACKWARD),
+        draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000),
         facts={"compile": {}},
-        saves_us=None,
     ),
 ]

@@ -23,18 +23,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-import numpy.typing as npt
-
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     Breakdown,
     Ev,
     Example,
     Finding,
     Missing,
     RankRecord,
+    RowMask,
     Scale,
     Source,
     Steps,
@@ -42,7 +38,6 @@ from advisor.api import (
     draw,
     duration,
     total,
-    union,
 )
 
 from ..shared._compiled_regions import compiling
@@ -110,14 +105,9 @@ def _per_step(trace: Trace, steps: Steps, name: str) -> float:
     return float((events.named(name) & (steps.step_of(events.start_ns) >= 0)).sum()) / steps.count
 
 
-def _still_compiling(
-    trace: Trace,
-    steps: Steps,
-    compiled: npt.NDArray[np.bool_],
-    known: list[Recompile],
-) -> Finding:
+def _still_compiling(trace: Trace, steps: Steps, compiled: RowMask, known: list[Recompile]) -> Finding:
     events = trace.events
-    spans = union(events.start_ns[compiled], events.end_ns[compiled])
+    spans = events.covered(compiled)
     share = total(spans) / _recorded_ns(steps)
     last = known[-1] if known else None
     why = f", the last time because of `{last.reason}`" if last else ""
@@ -180,14 +170,14 @@ _STEPS = """
 EXAMPLES = [
     Example(
         "a new length in each step",
-        draw(_STEPS, us=1000, L=_LOOKUP, C=_RECOMPILE, F=FORWARD, B=BACKWARD),
+        draw(_STEPS, us=1000, L=_LOOKUP, C=_RECOMPILE),
         facts={"compile": {"recompiles": _SIZES[:3]}, "settings": {"compiled": True}},
         saves_us="unknown",
         says=("compiled 2 times in 2 profiled steps", "size mismatch at index 0. expected 6"),
     ),
     Example(
         "the same in a trace without a record, whose first step may be the warm-up",
-        draw(_STEPS, us=1000, L=_LOOKUP, C=_RECOMPILE, F=FORWARD, B=BACKWARD),
+        draw(_STEPS, us=1000, L=_LOOKUP, C=_RECOMPILE),
         saves_us="unknown",
         says=("compiled once",),
     ),
@@ -201,21 +191,12 @@ EXAMPLES = [
             us=1000,
             L=_LOOKUP,
             C=_RECOMPILE,
-            F=FORWARD,
-            B=BACKWARD,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "eight recompilations later it runs uncompiled",
-        draw(
-            "step [1              ][2              ]\ncpu  [L][F    ][B    ] [L][F    ][B    ]",
-            us=1000,
-            L=_LOOKUP,
-            F=FORWARD,
-            B=BACKWARD,
-        ),
+        draw("step [1              ][2              ]\ncpu  [L][F    ][B    ] [L][F    ][B    ]", us=1000, L=_LOOKUP),
         facts={"compile": {"recompiles": _SIZES}, "settings": {"compiled": True}},
         saves_us="unknown",
         says=("gave up on 1 function after 8 recompilations",),
@@ -227,16 +208,9 @@ EXAMPLES = [
             us=1000,
             L=_LOOKUP,
             R=_REGION,
-            F=FORWARD,
-            B=BACKWARD,
         ),
         facts={"compile": {"recompiles": _SIZES[:2]}, "settings": {"compiled": True}},
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "no torch.compile",
-        draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000, F=FORWARD, B=BACKWARD),
-        saves_us=None,
-    ),
+    Example("no torch.compile", draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000)),
 ]

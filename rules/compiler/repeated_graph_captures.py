@@ -26,8 +26,6 @@ from typing import Any
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     Category,
     Drawing,
     Ev,
@@ -111,8 +109,6 @@ _NAMES: dict[str, Any] = {
     "C": Ev("cudaStreamBeginCapture", "cuda_runtime"),
     "I": Ev("cudaGraphInstantiate", "cuda_runtime"),
     "R": Ev("Torch-Compiled Region: 0/1", launches=""),
-    "F": FORWARD,
-    "B": BACKWARD,
     "K": "gemm",
 }
 _REPLAYS, _RECORDS, _COMPILES = "[F   ][B   ]", "[F   ][C][I     ][B   ]", "[R][F ][C][I     ][B   ]"

@@ -28,21 +28,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.api import (
-    BACKWARD,
-    Category,
-    Device,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Phases,
-    Price,
-    Settings,
-    Treatment,
-    draw,
-    starts_in,
-)
+from advisor.api import Category, Device, Ev, Example, Finding, Fix, Phases, Price, Settings, Treatment, draw, starts_in
 
 from ..shared._places import set_at
 from ..shared._words import count, each_step
@@ -129,36 +115,21 @@ _EAGER = {"settings": {"compiled": False}}
 EXAMPLES = [
     Example(
         "activations and gates take half of a step of 17 ms",
-        draw(_LANE, us=1000, E=_TANH, M=_PRODUCT, B=BACKWARD),
+        draw(_LANE, us=1000, E=_TANH, M=_PRODUCT),
         facts=_EAGER,
         saves_us="unknown",
         says=("elementwise ops", "one after another"),
         fixes=("torch.compile",),
     ),
     Example(
-        "the same, compiled already",
-        draw(_LANE, us=1000, E=_TANH, M=_PRODUCT, B=BACKWARD),
-        facts={"settings": {"compiled": True}},
-        saves_us=None,
+        "the same, compiled already", draw(_LANE, us=1000, E=_TANH, M=_PRODUCT), facts={"settings": {"compiled": True}}
     ),
-    Example(
-        "the same in a step of 0.85 ms",
-        draw(_LANE, us=50, E=_TANH, M=_PRODUCT, B=BACKWARD),
-        facts=_EAGER,
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("the same in a step of 0.85 ms", draw(_LANE, us=50, E=_TANH, M=_PRODUCT), facts=_EAGER, near_miss=True),
     Example(
         "with dropout",
-        draw(_LANE, us=1000, E=Ev("aten::bernoulli_", times=4), M=_PRODUCT, B=BACKWARD),
+        draw(_LANE, us=1000, E=Ev("aten::bernoulli_", times=4), M=_PRODUCT),
         facts=_EAGER,
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "matrix products",
-        draw(_LANE, us=1000, E=_PRODUCT, M=_TANH, B=BACKWARD),
-        facts=_EAGER,
-        saves_us=None,
-    ),
+    Example("matrix products", draw(_LANE, us=1000, E=_PRODUCT, M=_TANH), facts=_EAGER),
 ]

@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
@@ -17,6 +16,7 @@ from advisor.api import (
     CollectiveRate,
     Finding,
     Fix,
+    Ints,
     Lines,
     Price,
     RankRecord,
@@ -84,7 +84,7 @@ def small_buckets(
             f"DistributedDataParallel(model{set_small})",
             "DistributedDataParallel(model, gradient_as_bucket_view=True)",
         ),
-        claims=("exposed_communication" if price.on_device else "communication",),
+        claims=(price.breakdown.talking,),
     )
 
 
@@ -124,7 +124,7 @@ def of_script(
             where=(*(_sharded_at(record) if sharded else ()), *where),
             facts=_facts(script, rate) | {"exposed_us": exposed_us, "collectives": calls, "caller": "script"},
             fix=_WHOLE if sharded else fix,
-            claims=("exposed_communication" if price.on_device else "communication",),
+            claims=(price.breakdown.talking,),
         )
 
 
@@ -142,7 +142,7 @@ def _may_be_of_framework(record: RankRecord | None) -> bool:
     return record is not None and record.settings.framework in ("lightning", "transformers")
 
 
-def _mostly_within(price: Price, ops: npt.NDArray[np.int64], row: str) -> bool:
+def _mostly_within(price: Price, ops: Ints, row: str) -> bool:
     """Whether most of these run within rows of that name: optimizers' steps share what each rank has updated."""
     within = price.ops.nesting.ancestor_of(ops, price.ops.events.named(row)) >= 0
     return 2 * int(within.sum()) > len(ops)
@@ -207,7 +207,7 @@ class _Line(Struct, frozen=True, eq=False):
 
     where: Source | None
     op: str
-    at: npt.NDArray[np.int64]
+    at: Ints
 
 
 def _by_line(price: Price, script: CallerTime, lines: Lines | None) -> Iterator[_Line]:

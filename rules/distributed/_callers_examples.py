@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, GEMM, GLOO, OPTIMIZER, Drawing, Ev, Example, draw
+from advisor.api import GLOO, GRADIENT_STORE, OPTIMIZER, Drawing, Ev, Example, draw
 
 # A gradient is stored, and the reducer asks for a reduction, which ends after the backward pass.
 _REDUCED = """
@@ -41,14 +41,12 @@ _IN_MODEL = """
     cpu                   [A    ]                            [A    ]
     cpu 2        [H  ]      [G             ]        [H  ]      [G             ]
     """
-_STORED = Ev("torch::autograd::AccumulateGrad")
+_STORED = Ev(GRADIENT_STORE)
 
 
 def _drawn(text: str, elements: int, times: int = 1, asked: str = "", *, own_line: bool = False) -> Drawing:
     shape: dict[str, Any] = {"dtypes": ["float"]}
     names: dict[str, Any] = {
-        "F": FORWARD,
-        "B": BACKWARD,
         "S": _STORED,
         "A": Ev("c10d::allreduce_", times=times, fill=0.2, dims=[[elements]], **shape),
         "G": Ev(GLOO.name, GLOO.cat, times=times, dims=[[elements]], **shape),
@@ -103,14 +101,12 @@ CALLERS = [
         _drawn(_ASKED, 500_000, asked="broadcast_"),
         facts=_ddp(25 << 20),
         lines=_drawn(_RUN, 500_000, asked="broadcast_"),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "the same where no lines were recorded, and it may be the framework's",
         _drawn(_ASKED, 500_000, asked="broadcast_"),
         facts=_ddp(25 << 20, framework="lightning"),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -146,7 +142,6 @@ CALLERS = [
         "buckets of the default size on a slow back end: nothing that a change of the script cures",
         _drawn(_REDUCED, 500_000),
         facts=_ddp(25 << 20),
-        saves_us=None,
         near_miss=True,
     ),
 ]
@@ -179,10 +174,8 @@ def _compiled(steps: str, node: str = _NODE.format("CompiledFunction", ""), elem
         device="A100",
         D=Ev("DistributedDataParallel.forward", "user_annotation", launches=""),
         E=Ev(node, launches=""),
-        F=FORWARD,
         B=Ev("aten::mm"),
         A=Ev("c10d::allreduce_", launches="collective", times=2),
-        K=GEMM,
         N=Ev(reduction, "kernel", times=2, args=_REDUCES | {"In msg nelems": elements}),
     )
 

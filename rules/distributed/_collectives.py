@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Category, Fix, Library, Price, RankRecord, Treatment
+from advisor.api import AUTOGRAD_NODE, Category, Fix, Ints, Library, Price, RankRecord, Treatment
 
 from ._libraries import HARDLY, UNDIVIDED, Kind, data_fix
 
@@ -14,11 +13,7 @@ MANY = 50
 
 
 def fewer_bytes(
-    price: Price,
-    record: RankRecord | None,
-    library: Library,
-    rows: npt.NDArray[np.int64],
-    talk: tuple[float, float | None, float],
+    price: Price, record: RankRecord | None, library: Library, rows: Ints, talk: tuple[float, float | None, float]
 ) -> Fix | None:
     """What makes the communication of this step shorter: overlap, fewer collectives, larger buckets, fewer bytes.
 
@@ -44,13 +39,12 @@ def fewer_bytes(
 
 # DistributedDataParallel's `bucket_cap_mb` is 25 unless it is given.
 _DEFAULT_BUCKET = 25 << 20
-
-_NODE, _COMPILED = "autograd::engine::evaluate_function", "CompiledFunctionBackward"
+_NODE, _COMPILED = AUTOGRAD_NODE, "CompiledFunctionBackward"
 # A graph beside it, such as that of a loss, or an embedding that is not compiled, has gradients of its own.
 _NEARLY = 4 / 5
 
 
-def _one_backward_graph(price: Price, talks: npt.NDArray[np.int64]) -> bool:
+def _one_backward_graph(price: Price, talks: Ints) -> bool:
     """Whether one compiled node launches nearly all of a backward pass: autograd calls hooks when it ends."""
     events, links, steps = price.ops.events, price.ops.links, price.ops.steps
     kernels = np.flatnonzero(events.of(Category.KERNEL) & links.inside & (links.launch >= 0))
@@ -65,7 +59,7 @@ def _one_backward_graph(price: Price, talks: npt.NDArray[np.int64]) -> bool:
     return bool(largest.sum() > _NEARLY * spent.sum() > 0)
 
 
-def _in_backward(price: Price, talks: npt.NDArray[np.int64]) -> bool:
+def _in_backward(price: Price, talks: Ints) -> bool:
     """Whether hooks launch these kernels: a loop behind the backward pass begins when the last gradient is computed."""
     events, links, steps = price.ops.events, price.ops.links, price.ops.steps
     launches = links.launch[talks]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     Breakdown,
@@ -15,6 +14,7 @@ from advisor.api import (
     Exchanges,
     Finding,
     HostCommunication,
+    Ints,
     Parallelism,
     Price,
     RankRecord,
@@ -36,7 +36,7 @@ _BUCKET_BYTES = 25e6
 class Side:
     """Communication of data-parallel ranks: µs, calls and bytes per step; bytes None where not stated."""
 
-    rows: npt.NDArray[np.int64]
+    rows: Ints
     us: float
     calls: float
     bytes: float | None
@@ -120,7 +120,7 @@ def data_finding(
             "library": library.name,
         },
         fix=fix,
-        claims=("exposed_communication" if breakdown.on_device else "communication",),
+        claims=(breakdown.talking,),
     )
     if late_us > exposed_us / 2:
         return instead(found, late, price, exposed_us)

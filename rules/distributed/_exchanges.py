@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import Meetings, Ranks
+from advisor.api import Floats, Ints, Meetings, Ranks
 
-Floats = npt.NDArray[np.float64]
 # So much of the waiting is for the rank with the most numbers, or its numbers are not the reason. A wait counts as long
 # as three of four are at most: what holds up one rank once makes the others wait longer than all uneven parts.
 _TELLS, _USUAL = 0.6, 75
@@ -79,14 +77,14 @@ def uneven(ranks: Ranks, min_times: float) -> Uneven | None:
     )
 
 
-def _exchanges(meeting: Meetings) -> npt.NDArray[np.int64]:
+def _exchanges(meeting: Meetings) -> Ints:
     """Rows of exchanges whose parts are known on all ranks."""
     known = (np.minimum(meeting.sent, meeting.received) >= 0).all(axis=1)
     some = np.maximum(meeting.sent, meeting.received).max(axis=1) > 0
     return np.flatnonzero(known & some & np.array([kind == "all_to_all" for kind in meeting.kind], np.bool_))
 
 
-def _parts(sent: npt.NDArray[np.int64], received: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+def _parts(sent: Ints, received: Ints) -> tuple[Floats, Floats]:
     """(each rank's numbers in the direction that is less even, the largest over the mean) of each exchange."""
     both = np.stack((sent, received)).astype(np.float64)
     factor = both.max(axis=2) / np.maximum(both.mean(axis=2), 1.0)
@@ -95,9 +93,7 @@ def _parts(sent: npt.NDArray[np.int64], received: npt.NDArray[np.int64]) -> tupl
     return both[way, at], factor[way, at]
 
 
-def _lost_us(
-    meeting: Meetings, rows: npt.NDArray[np.int64], late: Floats, part: Floats, factor: Floats
-) -> npt.NDArray[np.float64]:
+def _lost_us(meeting: Meetings, rows: Ints, late: Floats, part: Floats, factor: Floats) -> Floats:
     """For each exchange: (µs that it sends for its largest part, µs that ranks wait on average, its rank is last)."""
     spent = (meeting.end_ns[rows] - meeting.start_ns[rows]) / 1e3
     waited = np.minimum(late[rows].max(axis=1, keepdims=True) - late[rows], spent)

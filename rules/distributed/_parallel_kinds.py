@@ -40,12 +40,7 @@ def said(kind: KindOfTalk, library: Library) -> str:
 
 
 def finding(
-    kind: KindOfTalk,
-    others_us: float,
-    room_us: float,
-    price: Price,
-    record: RankRecord | None,
-    library: Library,
+    kind: KindOfTalk, others_us: float, room_us: float, price: Price, record: RankRecord | None, library: Library
 ) -> Finding:
     """What is exposed of one kind of parallelism, and the change that shortens that kind.
 
@@ -62,15 +57,7 @@ def finding(
             saving = price.saving([], shorter, (), how, model_us=(0.0, most_us), bound_us=most_us)
     asked = ", launched by compiled code" if kind.compiled >= _MOSTLY else ""
     return Finding(
-        message=message(
-            price,
-            kind.exposed_us,
-            kind.us,
-            kind.calls,
-            kind.bytes,
-            f" {said(kind, library)}",
-            asked,
-        ),
+        message=message(price, kind.exposed_us, kind.us, kind.calls, kind.bytes, f" {said(kind, library)}", asked),
         saving=saving,
         where=set_at(record.settings, "fully_shard") if record and kind.kind == "sharded" else (),
         facts={
@@ -85,17 +72,12 @@ def finding(
         },
         fix=fix,
         at_most="medium" if fix else "low",
-        claims=("exposed_communication" if breakdown.on_device else "communication",),
+        claims=(breakdown.talking,),
     )
 
 
 def _change(
-    kind: KindOfTalk,
-    others_us: float,
-    room_us: float,
-    price: Price,
-    record: RankRecord | None,
-    library: Library,
+    kind: KindOfTalk, others_us: float, room_us: float, price: Price, record: RankRecord | None, library: Library
 ) -> tuple[float, Fix | None, str]:
     """(share of the exposed time that goes at most, the change, what both ends of the range stand for)."""
     coverable = min(1.0, max(0.0, room_us) / kind.exposed_us)

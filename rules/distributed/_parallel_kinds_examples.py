@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, GEMM, GLOO, Drawing, Ev, Example, draw
+from advisor.api import FORWARD, GLOO, Drawing, Ev, Example, draw
 
 _PASSES = """
     step   [1                             ][2                             ]
@@ -22,7 +22,7 @@ def _drawn(
 ) -> Drawing:
     """A rank of four on a host. outside: what is around the forward pass;  purposes: of its process groups."""
     waits = Ev("_c10d_functional::wait_tensor")
-    drawing = draw(_PASSES, us=1000, world_size=4, C=outside, F=FORWARD, T=asks, W=waits, B=BACKWARD, A=op, G=talks)
+    drawing = draw(_PASSES, us=1000, world_size=4, C=outside, T=asks, W=waits, A=op, G=talks)
     groups = [
         {"pg_name": str(number), "pg_desc": purpose, "pg_size": len(ranks), "ranks": list(ranks)}
         for number, (purpose, ranks) in enumerate({"default_pg": (0, 1, 2, 3), **purposes}.items())
@@ -54,9 +54,7 @@ def _talks(name: str, dtype: str = "Float") -> Ev:
 def _with(asks: str, talks: Ev, around: Ev | str = "aten::add", forward: Ev | str = FORWARD) -> Drawing:
     outside = Ev(around, launches="") if isinstance(around, str) else around
     asked = Ev(asks, launches="collective")
-    return draw(
-        _ON_DEVICE, us=1000, world_size=8, C=outside, F=forward, A=asked, B=BACKWARD, K=GEMM, N=talks, device="H100"
-    )
+    return draw(_ON_DEVICE, us=1000, world_size=8, C=outside, F=forward, A=asked, N=talks, device="H100")
 
 
 _TABLES = Ev("fbgemm::permute_pooled_embs")
@@ -180,7 +178,6 @@ KINDS = [
     Example(
         "a stage of a pipeline waits for what another computes",
         _drawn(_NOTHING, _NOTHING, {}, Ev("gloo:recv", "user_annotation"), Ev("c10d::recv_", launches="")),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -199,8 +196,6 @@ KINDS = [
             gpu 20       [N ]                [N ]
             """,
             us=1000,
-            F=FORWARD,
-            K=GEMM,
             N=Ev("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "kernel"),
         ),
         saves_us="unknown",

@@ -147,9 +147,4 @@ _FIXES = {
         "loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler, num_workers=2, persistent_workers=True)",
     ),
 }
-_LOOK = Fix(
-    "Check what else runs on this rank's cores and device",
-    "exact",
-    "",
-    "nvidia-smi dmon -s puct\ntop -H",
-)
+_LOOK = Fix("Check what else runs on this rank's cores and device", "exact", "", "nvidia-smi dmon -s puct\ntop -H")

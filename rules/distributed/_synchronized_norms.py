@@ -4,21 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
-    Drawing,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    KindOfTalk,
-    Price,
-    data_size,
-    draw,
-    edits,
-)
+from advisor.api import GEMM, Drawing, Ev, Example, Finding, Fix, KindOfTalk, Price, data_size, draw, edits
 
 from ..shared._words import count, each_step
 
@@ -92,13 +78,10 @@ def _layer(statistics: str) -> Drawing:
         us=1000,
         world_size=8,
         device="A100",
-        F=FORWARD,
         S=Ev(statistics),
         A=Ev("c10d::_allgather_base_", launches="collective"),
         E=Ev("aten::batch_norm_gather_stats_with_counts"),
-        B=BACKWARD,
         R=Ev("aten::add"),
-        K=GEMM,
         L=Ev("batch_norm_collect_statistics_kernel", "kernel"),
         M=GEMM,
         N=Ev("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "kernel", args=about),
@@ -113,10 +96,5 @@ NORMS = [
         says=("`nn.SyncBatchNorm`", "1 collective a step"),
         fixes=("nn.GroupNorm",),
     ),
-    Example(
-        "a gather that no layer's statistics precede",
-        _layer("aten::mean"),
-        saves_us=(0, 6500),
-        says=("For ",),
-    ),
+    Example("a gather that no layer's statistics precede", _layer("aten::mean"), saves_us=(0, 6500), says=("For ",)),
 ]

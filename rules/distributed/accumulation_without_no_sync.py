@@ -25,16 +25,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     ALLREDUCE,
-    BACKWARD,
-    FORWARD,
-    GEMM,
     GLOO,
+    GRADIENT_STORE,
     NCCL,
-    OPTIMIZER,
     ZERO_GRAD,
     CallSites,
     Communication,
@@ -45,6 +41,7 @@ from advisor.api import (
     Fix,
     HostCommunication,
     Intervals,
+    Ints,
     LineCosts,
     NeedlessReductions,
     Price,
@@ -57,7 +54,6 @@ from advisor.api import (
     draw,
     subtract,
     total,
-    union,
 )
 
 from ..shared._side_effect_factors import SIDE_EFFECTS
@@ -80,7 +76,7 @@ def check(
     min_share: float = 0.03,  # of the step; it takes a few lines around the passes, not worth adding for less
 ) -> Iterator[Finding]:
     trace, steps, breakdown, scale = price.ops.trace, price.ops.steps, price.breakdown, price.scale
-    part = "exposed_communication" if breakdown.on_device else "communication"
+    part = breakdown.talking
     exposed_us = breakdown.us(part)
     if needless.share <= 0:
         return
@@ -113,10 +109,10 @@ def check(
 
 
 def _on_host(
-    trace: Trace, steps: Steps, copies: npt.NDArray[np.int64], exposed_us: float, talk: HostCommunication | None
+    trace: Trace, steps: Steps, copies: Ints, exposed_us: float, talk: HostCommunication | None
 ) -> tuple[float, float]:
     """What nothing hides, and all of it, with the copies of gradients: µs per step."""
-    copying = union(trace.events.start_ns[copies], trace.events.end_ns[copies])
+    copying = trace.events.covered(copies)
     talking: Intervals = talk.spans if talk else copying[:0]
     beside_us = steps.of_window_us(total(subtract(copying, talking)))
     copied_us = steps.of_window_us(total(copying))
@@ -157,13 +153,10 @@ _REDUCED = Ev(ALLREDUCE.name, launches="", dims=[[1_000_000]])
 _STATISTICS = Ev(ALLREDUCE.name, launches="", dims=[[512]])
 _WORDS: dict[str, Any] = {
     "W": Ev("DistributedDataParallel.forward", "user_annotation"),
-    "F": FORWARD,
-    "B": BACKWARD,
-    "S": Ev("torch::autograd::AccumulateGrad", launches=""),
+    "S": Ev(GRADIENT_STORE, launches=""),
     "A": _REDUCED,
     "a": _STATISTICS,
     "C": Ev("torch.distributed.ddp.reducer::copy_bucket_to_grad", launches=""),
-    "O": OPTIMIZER,
     "Z": ZERO_GRAD,
     "G": GLOO,
 }
@@ -193,9 +186,8 @@ def _on_gpu(first: str) -> Drawing:
         """,
         us=1000,
         world_size=2,
-        **{word: _WORDS[word] for word in "WFBSO"},
+        **{word: _WORDS[word] for word in "WS"},
         A=replace(_REDUCED, launches="collective"),
-        K=GEMM,
         N=NCCL,
     )
 
@@ -229,33 +221,28 @@ EXAMPLES = [
         "the first three passes stand in no_sync()",
         _drawn(_KEPT + _ON, _KEPT + _ON, _KEPT + _ON, _SENT + _STEP),
         facts=_COUNTED,
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "within no_sync() only statistics of normalisation travel",
         _drawn(_NORM + _ON, _NORM + _ON, _NORM + _ON, _SENT + _STEP),
         facts=_COUNTED,
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "updates that were skipped now and then, because a gradient was not finite",
         _drawn(_SENT + _ON, _SENT + _ON, _SENT + _STEP, _SENT + _STEP),
         facts=_SKIPPED,
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "gradients that are cleared without an update are not added up",
         _drawn(_SENT + _CLEAR, _SENT + _CLEAR, _SENT + _CLEAR, _SENT + _STEP),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "each pass is an update",
         _drawn(*[_SENT + _STEP] * 4),
         facts={"world_size": 2, "steps": {"count": 80, "optimizer_steps": 80}},
-        saves_us=None,
     ),
 ]

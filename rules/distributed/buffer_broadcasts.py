@@ -32,21 +32,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
     Drawing,
     Ev,
     Example,
     Exchanges,
     Finding,
     Fix,
+    Ints,
     KindOfTalk,
     Price,
     RankRecord,
+    RowMask,
     Saving,
     Source,
     Treatment,
@@ -110,7 +108,7 @@ def check(
     )
 
 
-def _packing(price: Price, kind: KindOfTalk) -> npt.NDArray[np.int64]:
+def _packing(price: Price, kind: KindOfTalk) -> Ints:
     """The ops that join the buffers to one message before each broadcast, and copy them back after it."""
     rows, events = price.ops.outermost, price.ops.events
     joins, copies = events.exactly(*_JOINS)[rows], events.exactly(*_COPIES)[rows]
@@ -120,7 +118,7 @@ def _packing(price: Price, kind: KindOfTalk) -> npt.NDArray[np.int64]:
     return rows[np.array(sorted(found), np.int64)]
 
 
-def _ends_of_packing(price: Price, packing: npt.NDArray[np.int64]) -> tuple[float, float]:
+def _ends_of_packing(price: Price, packing: Ints) -> tuple[float, float]:
     """(as in the fastest 10 % of the steps, as recorded) µs per step of these ops."""
     recorded_us = price.spent_us(packing)
     if price.on_device or not len(packing):
@@ -130,7 +128,7 @@ def _ends_of_packing(price: Price, packing: npt.NDArray[np.int64]) -> tuple[floa
     return min(float(np.quantile(in_step, 0.1)), recorded_us), recorded_us
 
 
-def _run(chosen: npt.NDArray[np.bool_], first: int, by: int) -> Iterator[int]:
+def _run(chosen: RowMask, first: int, by: int) -> Iterator[int]:
     """The places from `first` on, in one direction, that are chosen without a gap."""
     at = first
     while 0 <= at < len(chosen) and chosen[at]:
@@ -138,9 +136,7 @@ def _run(chosen: npt.NDArray[np.bool_], first: int, by: int) -> Iterator[int]:
         at += by
 
 
-def _saving(
-    price: Price, kind: KindOfTalk, packing: npt.NDArray[np.int64], ends_us: tuple[float, float], late: float
-) -> Saving:
+def _saving(price: Price, kind: KindOfTalk, packing: Ints, ends_us: tuple[float, float], late: float) -> Saving:
     """late: the share of the broadcasts' time in which a rank waits for another one."""
     if not price.on_device:
         return price.scale.saving(*ends_us, _HOW, "measured")
@@ -220,18 +216,7 @@ _COPIED = Ev("aten::copy_", times=2)
 
 def _host(sends: Ev = _SENT, wrapped: Ev = _WRAPPED) -> Drawing:
     waits = Ev("gloo:broadcast", "user_annotation", dims=[[1 << 20]])
-    return draw(
-        _ON_HOST,
-        us=1000,
-        world_size=2,
-        W=wrapped,
-        C=_JOINED,
-        A=sends,
-        D=_COPIED,
-        F=FORWARD,
-        B=BACKWARD,
-        G=waits,
-    )
+    return draw(_ON_HOST, us=1000, world_size=2, W=wrapped, C=_JOINED, A=sends, D=_COPIED, G=waits)
 
 
 def _settings(*still: bool | None, newer: bool = True) -> dict[str, Any]:
@@ -272,10 +257,7 @@ EXAMPLES = [
             world_size=8,
             device="H100",
             W=_WRAPPED,
-            F=FORWARD,
             A=Ev("c10d::broadcast_", launches="collective"),
-            B=BACKWARD,
-            K=GEMM,
             N=Ev(
                 "ncclDevKernel_broadcast(ncclDevKernelArgsStorage<4096ul>)",
                 "kernel",
@@ -296,12 +278,9 @@ EXAMPLES = [
             C=Ev(_JOINED.name, fill=0.01),
             A=_SENT,
             D=Ev(_COPIED.name, fill=0.01),
-            F=FORWARD,
-            B=BACKWARD,
             G=Ev("gloo:broadcast", "user_annotation", dims=[[64]], fill=0.01),
         ),
         facts=_settings(False),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -315,17 +294,13 @@ EXAMPLES = [
             us=1000,
             world_size=2,
             W=_WRAPPED,
-            F=FORWARD,
-            B=BACKWARD,
         ),
         facts=_settings(),
-        saves_us=None,
     ),
     Example(
         "a broadcast that the script asks for",
         _host(wrapped=Ev("train.py(7): forward", "python_function", launches="")),
         facts=_settings(True),
-        saves_us=None,
         near_miss=True,
     ),
 ]

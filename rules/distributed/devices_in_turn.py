@@ -45,7 +45,6 @@ from advisor.api import (
     intersect,
     is_communication,
     total,
-    union,
 )
 
 from ..shared._words import percent
@@ -99,9 +98,7 @@ def _computing(trace: Trace, window: Intervals) -> dict[int, Intervals]:
     kernels = np.flatnonzero(events.of(Category.KERNEL) & (events.device >= 0) & ~talks)
     devices = np.unique(events.device[kernels]).tolist()
     of_each = {device: kernels[events.device[kernels] == device] for device in devices}
-    return {
-        device: intersect(union(events.start_ns[rows], events.end_ns[rows]), window) for device, rows in of_each.items()
-    }
+    return {device: intersect(events.covered(rows), window) for device, rows in of_each.items()}
 
 
 _EACH = Fix(
@@ -129,9 +126,7 @@ _AT_ONCE = """
 
 def _drawn(text: str, second: int = 1) -> Drawing:
     other = Ev(GEMM.name, GEMM.cat, args={"device": second})
-    return draw(
-        text, us=1000, device="A100", F=FORWARD, H=FORWARD, B=BACKWARD, C=BACKWARD, K=GEMM, L=other, M=GEMM, N=other
-    )
+    return draw(text, us=1000, device="A100", H=FORWARD, C=BACKWARD, L=other, M=GEMM, N=other)
 
 
 EXAMPLES = [
@@ -142,8 +137,8 @@ EXAMPLES = [
         says=("2 GPUs of one process take turns",),
         fixes=("DistributedDataParallel",),
     ),
-    Example("two devices that compute at the same time", _drawn(_AT_ONCE), saves_us=None, near_miss=True),
-    Example("two streams of one device", _drawn(_TURNS, second=0), saves_us=None, near_miss=True),
+    Example("two devices that compute at the same time", _drawn(_AT_ONCE), near_miss=True),
+    Example("two streams of one device", _drawn(_TURNS, second=0), near_miss=True),
     Example(
         "a single device",
         draw(
@@ -153,9 +148,6 @@ EXAMPLES = [
             gpu 7   [K    ]    [K    ]
             """,
             us=1000,
-            F=FORWARD,
-            K=GEMM,
         ),
-        saves_us=None,
     ),
 ]

@@ -21,20 +21,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Price,
-    Settings,
-    StepOps,
-    Treatment,
-    draw,
-    edits,
-)
+from advisor.api import Ev, Example, Finding, Fix, Price, Settings, StepOps, Treatment, draw, edits
 
 from ..shared._places import set_at
 from ..shared._words import each_step, plural
@@ -87,20 +74,15 @@ _STEPS = """
 
 EXAMPLES = [
     Example(
-        "four gradients are copied back",
-        draw(_STEPS, us=100, F=FORWARD, B=BACKWARD, C=_BACK),
-        saves_us=(0, 800),
-        says=("4 gradients a step",),
+        "four gradients are copied back", draw(_STEPS, us=100, C=_BACK), saves_us=(0, 800), says=("4 gradients a step",)
     ),
     Example(
         "copies of small account",
-        draw(_STEPS, us=100, F=FORWARD, B=BACKWARD, C=Ev(_BACK.name, times=4, fill=0.01, launches="")),
-        saves_us=None,
+        draw(_STEPS, us=100, C=Ev(_BACK.name, times=4, fill=0.01, launches="")),
         near_miss=True,
     ),
     Example(
         "gradients are views into the buckets",
-        draw(_STEPS, us=100, F=FORWARD, B=BACKWARD, C=Ev("torch::distributed::reducer::mul_out", launches="")),
-        saves_us=None,
+        draw(_STEPS, us=100, C=Ev("torch::distributed::reducer::mul_out", launches="")),
     ),
 ]

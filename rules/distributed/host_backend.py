@@ -23,10 +23,7 @@ from collections.abc import Iterator
 
 from advisor.api import (
     ALLREDUCE,
-    BACKWARD,
     D2H_PAGEABLE,
-    FORWARD,
-    GEMM,
     GLOO,
     NCCL,
     TO,
@@ -45,7 +42,6 @@ from advisor.api import (
     intersect,
     subtract,
     total,
-    union,
 )
 
 from ..shared._words import often, percent
@@ -66,7 +62,7 @@ def check(
     calls = float((rows & (steps.step_of(events.start_ns) >= 0)).sum()) / steps.count
     if device.kind not in ("cuda", "rocm") or not calls:
         return
-    talking = union(events.start_ns[rows], events.end_ns[rows])
+    talking = events.covered(rows)
     waiting = subtract(talking, busy.computing)
     waited_us = steps.of_window_us(total(intersect(waiting, steps.window)))
     if waited_us < min_share * steps.step_us:
@@ -125,36 +121,15 @@ _ON_HOST = """
 EXAMPLES = [
     Example(
         "gradients of a GPU by gloo",
-        draw(_WAITING, us=1000, world_size=2, F=FORWARD, B=BACKWARD, T=TO, C=D2H_PAGEABLE, G=GLOO, K=GEMM),
+        draw(_WAITING, us=1000, world_size=2, T=TO, C=D2H_PAGEABLE, G=GLOO),
         saves_us=(0, 18000),
         says=("once a step", "the GPU computes nothing"),
     ),
-    Example(
-        "gloo beside the computation",
-        draw(_BARRIER, us=1000, world_size=2, F=FORWARD, B=BACKWARD, G=GLOO, K=GEMM),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("gloo beside the computation", draw(_BARRIER, us=1000, world_size=2, G=GLOO), near_miss=True),
     Example(
         "calls of NCCL are annotated on the host",
-        draw(
-            _CALLED,
-            us=1000,
-            world_size=2,
-            F=FORWARD,
-            B=BACKWARD,
-            A=ALLREDUCE,
-            C=Ev("nccl:all_reduce", "user_annotation"),
-            K=GEMM,
-            N=NCCL,
-        ),
-        saves_us=None,
+        draw(_CALLED, us=1000, world_size=2, A=ALLREDUCE, C=Ev("nccl:all_reduce", "user_annotation"), N=NCCL),
         near_miss=True,
     ),
-    Example(
-        "ranks without a device",
-        draw(_ON_HOST, us=1000, world_size=2, F=FORWARD, B=BACKWARD, G=GLOO),
-        saves_us=None,
-        skipped="no device work",
-    ),
+    Example("ranks without a device", draw(_ON_HOST, us=1000, world_size=2, G=GLOO), skipped="no device work"),
 ]

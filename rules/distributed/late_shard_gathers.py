@@ -29,12 +29,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
     Communication,
     Drawing,
     Ev,
@@ -42,6 +38,7 @@ from advisor.api import (
     Finding,
     Fix,
     GpuBusy,
+    Ints,
     Missing,
     Price,
     RankRecord,
@@ -50,7 +47,6 @@ from advisor.api import (
     edits,
     intersect,
     total,
-    union,
 )
 
 from ..shared._words import count, each_step
@@ -114,14 +110,14 @@ def check(
     )
 
 
-def _exposed_us(price: Price, communication: Communication, rows: npt.NDArray[np.int64]) -> float:
+def _exposed_us(price: Price, communication: Communication, rows: Ints) -> float:
     """Recorded µs per step in which the device runs these and nothing else."""
     events = price.ops.events
-    spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), communication.exposed)
+    spans = intersect(events.covered(rows), communication.exposed)
     return price.breakdown.us_in("exposed_communication", spans)
 
 
-def _queued_behind(price: Price, communication: Communication, late: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _queued_behind(price: Price, communication: Communication, late: Ints) -> Ints:
     """The collectives at whose end these gathers begin, on the same stream: gradients of the layer before."""
     events = price.ops.events
     rows = np.flatnonzero(communication.rows & price.ops.trace.device_work)
@@ -129,11 +125,11 @@ def _queued_behind(price: Price, communication: Communication, late: npt.NDArray
     first, then = rows[:-1], rows[1:]
     same = (events.stream[first] == events.stream[then]) & (events.device[first] == events.device[then])
     at_once = events.start_ns[then] - events.end_ns[first] < _AT_ONCE_NS
-    queued: npt.NDArray[np.int64] = first[same & at_once & np.isin(then, late)]
+    queued: Ints = first[same & at_once & np.isin(then, late)]
     return queued
 
 
-def _backward(price: Price, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], tuple[str, str] | None]:
+def _backward(price: Price, rows: Ints) -> tuple[Ints, tuple[str, str] | None]:
     """Gathers that hooks of the backward pass launch late, and what that says of prefetching there; None if nothing.
 
     A hook gathers its own layer, unless that was prefetched; a second gather in it prefetches, whatever its range.
@@ -149,7 +145,7 @@ def _backward(price: Price, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np
     return hooked, _LATE[None] if alone and several else None
 
 
-def _awaited(price: Price, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _awaited(price: Price, rows: Ints) -> Ints:
     """Those that began as soon as the host had launched them: an earlier launch would have let them begin earlier."""
     events, launch = price.ops.events, price.ops.links.launch[rows]
     waited_ns = events.start_ns[rows] - events.end_ns[np.maximum(launch, 0)]
@@ -197,7 +193,7 @@ _ASKED = Ev("c10d::_allgather_base_", launches="collective")
 
 
 def _drawn(text: str) -> Drawing:
-    return draw(text, us=1000, world_size=2, F=FORWARD, B=BACKWARD, A=_ASKED, K=GEMM, N=_GATHER)
+    return draw(text, us=1000, world_size=2, A=_ASKED, N=_GATHER)
 
 
 _AFTER = """
@@ -232,7 +228,7 @@ _HOOKS = """
 
 def _hooked(text: str, name: str = _HOOK) -> Drawing:
     hook = Ev(name, "user_annotation")
-    return draw(text, us=1000, world_size=2, F=FORWARD, B=BACKWARD, A=_ASKED, K=GEMM, N=_GATHER, H=hook)
+    return draw(text, us=1000, world_size=2, A=_ASKED, N=_GATHER, H=hook)
 
 
 def _with(backward: str | None, forward: bool) -> dict[str, Any]:
@@ -259,23 +255,12 @@ EXAMPLES = [
         "the forward pass launched its gather long before the stream got to it: the host is ahead",
         _drawn(_QUEUED),
         facts=_with("BACKWARD_PRE", False),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
-        "prefetched already: the links are the limit",
-        _drawn(_AFTER),
-        facts=_with("BACKWARD_PRE", True),
-        saves_us=None,
-        near_miss=True,
+        "prefetched already: the links are the limit", _drawn(_AFTER), facts=_with("BACKWARD_PRE", True), near_miss=True
     ),
-    Example(
-        "not prefetched, and hidden all the same",
-        _drawn(_BESIDE),
-        facts=_with(None, False),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("not prefetched, and hidden all the same", _drawn(_BESIDE), facts=_with(None, False), near_miss=True),
     Example(
         "each hook of the backward pass gathers its own layer, in a trace without recorded arguments",
         _hooked(_HOOKS),
@@ -290,12 +275,7 @@ EXAMPLES = [
         says=("only after a layer's gradients are computed",),
         fixes=("BACKWARD_PRE",),
     ),
-    Example(
-        "gathers in the range that prefetches: the links are the limit",
-        _hooked(_HOOKS, _PRE),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("gathers in the range that prefetches: the links are the limit", _hooked(_HOOKS, _PRE), near_miss=True),
     Example(
         "one layer in the backward pass: none before it could gather it",
         _hooked(
@@ -307,8 +287,7 @@ EXAMPLES = [
             gpu 20        [N     ]                    [N     ]
             """
         ),
-        saves_us=None,
         near_miss=True,
     ),
-    Example("no sharding", _drawn(_AFTER), facts={"world_size": 2, "settings": {}}, saves_us=None),
+    Example("no sharding", _drawn(_AFTER), facts={"world_size": 2, "settings": {}}),
 ]

@@ -28,9 +28,6 @@ from typing import Any
 
 from advisor.api import (
     ALLREDUCE,
-    BACKWARD,
-    FORWARD,
-    GEMM,
     NCCL,
     Device,
     Drawing,
@@ -191,9 +188,6 @@ def _drawn(world_size: int = 1) -> Drawing:
         """,
         us=1000,
         world_size=world_size,
-        F=FORWARD,
-        B=BACKWARD,
-        K=GEMM,
     )
 
 
@@ -207,10 +201,7 @@ def _talking() -> Drawing:
         """,
         us=1000,
         world_size=8,
-        F=FORWARD,
-        B=BACKWARD,
         A=ALLREDUCE,
-        K=GEMM,
         N=NCCL,
     )
 
@@ -260,20 +251,13 @@ EXAMPLES = [
         saves_us=(0, 4000),
         says=("7 GB more", "37 GB of 80 GB"),
     ),
-    Example(
-        "the same without room",
-        _talking(),
-        facts=_known(62, 8, 8, fsdp=_RESHARDED),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("the same without room", _talking(), facts=_known(62, 8, 8, fsdp=_RESHARDED), near_miss=True),
     Example(
         "memory full of activations: sharding frees little",
         _drawn(8),
         facts=_known(76, 2, 8, ddp={"kind": "DDP"}),
-        saves_us=None,
         near_miss=True,
     ),
-    Example("a replica that fits", _drawn(8), facts=_known(40, 8, 8, ddp={"kind": "DDP"}), saves_us=None),
-    Example("one device alone", _drawn(), facts=_known(76, 10), saves_us=None),
+    Example("a replica that fits", _drawn(8), facts=_known(40, 8, 8, ddp={"kind": "DDP"})),
+    Example("one device alone", _drawn(), facts=_known(76, 10)),
 ]

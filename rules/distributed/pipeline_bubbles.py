@@ -29,22 +29,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GLOO,
-    Drawing,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Missing,
-    Passes,
-    Ranks,
-    Saving,
-    draw,
-    duration,
-)
+from advisor.api import GLOO, Drawing, Ev, Example, Finding, Fix, Missing, Passes, Ranks, Saving, draw, duration
 
 from ..shared._words import count, percent
 
@@ -273,11 +258,11 @@ _SEND, _RECV = Ev("gloo:send", "user_annotation"), Ev("gloo:recv", "user_annotat
 
 def _drawn(text: str, many: int = 1) -> Drawing:
     sends = Ev(_SEND.name, _SEND.cat, times=many)
-    return draw(text, us=1000, world_size=2, F=FORWARD, B=BACKWARD, s=sends, r=_RECV)
+    return draw(text, us=1000, world_size=2, s=sends, r=_RECV)
 
 
 def _reducing(sends: Ev) -> Drawing:
-    return draw(_REDUCED, us=1000, world_size=2, F=FORWARD, B=BACKWARD, a=GLOO, s=sends)
+    return draw(_REDUCED, us=1000, world_size=2, a=GLOO, s=sends)
 
 
 EXAMPLES = [
@@ -295,24 +280,7 @@ EXAMPLES = [
         saves_us=(5000, 14000),
         says=("The stage of rank 1",),
     ),
-    Example(
-        "forty micro-batches for two stages",
-        _drawn(_MANY, 40),
-        others=(_drawn(_MANY, 40),),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "ranks that reduce, and send now and then",
-        _reducing(_SEND),
-        others=(_reducing(_SEND),),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "ranks that only reduce",
-        _reducing(GLOO),
-        others=(_reducing(GLOO),),
-        saves_us=None,
-    ),
+    Example("forty micro-batches for two stages", _drawn(_MANY, 40), others=(_drawn(_MANY, 40),), near_miss=True),
+    Example("ranks that reduce, and send now and then", _reducing(_SEND), others=(_reducing(_SEND),), near_miss=True),
+    Example("ranks that only reduce", _reducing(GLOO), others=(_reducing(GLOO),)),
 ]

@@ -25,8 +25,6 @@ from typing import Any
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     GEMM,
     Category,
     Drawing,
@@ -41,7 +39,6 @@ from advisor.api import (
     draw,
     intersect,
     total,
-    union,
 )
 
 from ..shared._words import of_step
@@ -67,7 +64,7 @@ def check(
         return
     numbers, each = np.unique(events.device[kernels], return_counts=True)
     devices = int((each >= min_device_share * each.sum()).sum())
-    spans = intersect(union(events.start_ns[handed], events.end_ns[handed]), steps.window)
+    spans = intersect(events.covered(handed), steps.window)
     handed_us = steps.of_window_us(total(spans))
     if devices < 2 or not handed_us:
         return
@@ -104,16 +101,11 @@ def _drawn(second: dict[str, Any], *, replicas: bool = True) -> Drawing:
     names = ("Broadcast", "Scatter", "Gather") if replicas else ("aten::detach", "aten::view", "aten::t")
     broadcast, scatter, gather = (Ev(name, launches="") for name in names)
     kernel = Ev(GEMM.name, GEMM.cat, args=second)
-    return draw(_TWO, us=1000, P=broadcast, S=scatter, G=gather, F=FORWARD, B=BACKWARD, K=GEMM, L=kernel)
+    return draw(_TWO, us=1000, P=broadcast, S=scatter, G=gather, L=kernel)
 
 
 EXAMPLES = [
-    Example(
-        "two devices in one process",
-        _drawn({"device": 1}),
-        saves_us="unknown",
-        says=("on 2 GPUs", "12 ms"),
-    ),
-    Example("DataParallel over a single device", _drawn({"device": 0}), saves_us=None, near_miss=True),
-    Example("two devices, each with layers of its own", _drawn({"device": 1}, replicas=False), saves_us=None),
+    Example("two devices in one process", _drawn({"device": 1}), saves_us="unknown", says=("on 2 GPUs", "12 ms")),
+    Example("DataParallel over a single device", _drawn({"device": 0}), near_miss=True),
+    Example("two devices, each with layers of its own", _drawn({"device": 1}, replicas=False)),
 ]

@@ -24,21 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GLOO,
-    Drawing,
-    Example,
-    Finding,
-    Missing,
-    RankFacts,
-    Ranks,
-    Saving,
-    constant,
-    draw,
-    duration,
-)
+from advisor.api import GLOO, Drawing, Example, Finding, Missing, RankFacts, Ranks, Saving, constant, draw, duration
 
 from ..shared._words import percent
 from ._stragglers import COLLECT_TOGETHER
@@ -106,8 +92,6 @@ def _drawn() -> Drawing:
         """,
         us=1000,
         world_size=2,
-        F=FORWARD,
-        B=BACKWARD,
         A=GLOO,
     )
 
@@ -136,7 +120,6 @@ EXAMPLES = [
         facts=_paused(_AT_ONCE, [10e3, 10e3]),
         others=(_drawn(),),
         other_facts=(_paused(_AT_ONCE, [10e3, 10e3]),),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -145,7 +128,6 @@ EXAMPLES = [
         facts=_paused(_AT_ONCE, [10e3, 10e3]),
         others=(_drawn(),),
         other_facts=(_paused(_AT_ONCE, []),),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -154,6 +136,5 @@ EXAMPLES = [
         facts=_paused(_SCATTERED, []),
         others=(_drawn(),),
         other_facts=(_paused(_SCATTERED, []),),
-        saves_us=None,
     ),
 ]

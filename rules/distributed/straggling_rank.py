@@ -26,7 +26,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
@@ -37,6 +36,8 @@ from advisor.api import (
     Drawing,
     Example,
     Finding,
+    Floats,
+    Ints,
     Ranks,
     Saving,
     Waiting,
@@ -142,7 +143,7 @@ def _late(ranks: Ranks, waiting: Waiting) -> _Late | None:
     return _Late(position, times / len(last), often, float(lead.mean()), excess_us, few)
 
 
-def _last_of_meetings(ranks: Ranks, waiting: Waiting) -> npt.NDArray[np.int64]:
+def _last_of_meetings(ranks: Ranks, waiting: Waiting) -> Ints:
     """The last rank at each collective that all ranks join."""
     found = [
         np.asarray(meeting.ranks)[late.argmax(axis=1)]
@@ -174,7 +175,7 @@ def _facts(ranks: Ranks, waiting: Waiting, late: _Late) -> dict[str, object]:
     }
 
 
-def _late_at(us: npt.NDArray[np.float64], column: int) -> bool:
+def _late_at(us: Floats, column: int) -> bool:
     return bool((us.argmax(axis=1) == column).mean() >= _OFTEN)
 
 
@@ -272,42 +273,22 @@ EXAMPLES = [
         "a rank comes late to buffers that the other has sent by then",
         _drawn(_SENDS_AND_GOES_ON),
         others=(_drawn(_SENDS_LATE),),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "ranks are late by turns",
-        _drawn(_TURNS),
-        others=(_drawn(_OTHER_TURNS),),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "one rank is later by a thirtieth of the step",
-        _drawn(_FAST),
-        others=(_drawn(_HARDLY),),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("ranks are late by turns", _drawn(_TURNS), others=(_drawn(_OTHER_TURNS),), near_miss=True),
+    Example("one rank is later by a thirtieth of the step", _drawn(_FAST), others=(_drawn(_HARDLY),), near_miss=True),
     Example(
         "computation takes one rank longer: on a host that is a matter of cores",
         _drawn(_FAST),
         others=(_drawn(_BUSY),),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "two of three ranks are here: the last may be the one that waits for nobody",
         _drawn(_FAST, world_size=3),
         others=(_drawn(_LATE, world_size=3),),
-        saves_us=None,
         near_miss=True,
         skipped="could be matched",
     ),
-    Example(
-        "two equal ranks",
-        _drawn(_FAST),
-        others=(_drawn(_FAST),),
-        saves_us=None,
-    ),
+    Example("two equal ranks", _drawn(_FAST), others=(_drawn(_FAST),)),
 ]

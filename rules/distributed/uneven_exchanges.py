@@ -120,20 +120,13 @@ EXAMPLES = [
         "as many tokens on both; rank 1 is late for another reason",
         _drawn([1000] * 4, [4] * 4, 12),
         others=(_drawn([1000] * 4, [12] * 4, 12),),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "the rank with the most tokens is the one that waits",
         _drawn([1500] * 4, [4] * 4, 40),
         others=(_drawn([500] * 4, [40] * 4, 40),),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "tokens dealt out evenly",
-        _drawn([1000] * 4, [8] * 4, 8),
-        others=(_drawn([1000] * 4, [8] * 4, 8),),
-        saves_us=None,
-    ),
+    Example("tokens dealt out evenly", _drawn([1000] * 4, [8] * 4, 8), others=(_drawn([1000] * 4, [8] * 4, 8),)),
 ]

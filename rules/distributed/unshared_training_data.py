@@ -28,19 +28,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GLOO,
-    Drawing,
-    Example,
-    Finding,
-    Fix,
-    Loader,
-    RankFacts,
-    Ranks,
-    draw,
-)
+from advisor.api import GLOO, Drawing, Example, Finding, Fix, Loader, RankFacts, Ranks, draw
 
 from ..shared._places import made_at, place
 from ..shared._words import count, percent
@@ -111,8 +99,6 @@ def _drawn() -> Drawing:
         "cpu 2           [G     ]           [G     ]",
         us=1000,
         world_size=2,
-        F=FORWARD,
-        B=BACKWARD,
         G=GLOO,
     )
 
@@ -141,12 +127,11 @@ EXAMPLES = [
         saves_us=(0, 11_000),
         **_both(_facts("5e1f", iterators=1), _facts("5e1f", iterators=1)),
     ),
-    Example("each rank holds its own shard", saves_us=None, near_miss=True, **_both(_facts("5e1f"), _facts("90aa"))),
+    Example("each rank holds its own shard", near_miss=True, **_both(_facts("5e1f"), _facts("90aa"))),
     Example(
         "ranks that share a model, and read the same batch on purpose",
-        saves_us=None,
         near_miss=True,
         **_both(_facts("5e1f", wraps=False), _facts("5e1f", wraps=False)),
     ),
-    Example("a DistributedSampler", saves_us=None, **_both(_facts(""), _facts(""))),
+    Example("a DistributedSampler", **_both(_facts(""), _facts(""))),
 ]

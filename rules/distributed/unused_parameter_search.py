@@ -22,9 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     GLOO,
+    GRADIENT_STORE,
     Breakdown,
     Ev,
     Example,
@@ -90,7 +89,7 @@ def check(
 
 _REDUCER = "torch.distributed.ddp.reducer::"
 _ALL = Ev(f"{_REDUCER}copy_bucket_to_grad", times=2)
-_STORED = Ev("torch::autograd::AccumulateGrad", times=2)
+_STORED = Ev(GRADIENT_STORE, times=2)
 _SEARCHED = Ev(f"{_REDUCER}search_unused_parameters")
 _STEPS = """
     step   [1                             ][2                             ]
@@ -101,17 +100,7 @@ _STEPS = """
 EXAMPLES = [
     Example(
         "all parameters are used",
-        draw(
-            _STEPS,
-            us=100,
-            F=FORWARD,
-            S=_SEARCHED,
-            B=BACKWARD,
-            T=_STORED,
-            E=_ALL,
-            G=Ev(GLOO.name, GLOO.cat, dims=[[2]]),
-            world_size=2,
-        ),
+        draw(_STEPS, us=100, S=_SEARCHED, T=_STORED, E=_ALL, G=Ev(GLOO.name, GLOO.cat, dims=[[2]]), world_size=2),
         saves_us=(500, 1300),
         says=("all 2 are used",),
     ),
@@ -123,9 +112,7 @@ EXAMPLES = [
     cpu 3                    [H         ]                   [H         ]
     """,
             us=100,
-            F=FORWARD,
             S=_SEARCHED,
-            B=BACKWARD,
             T=_STORED,
             E=_ALL,
             G=Ev(GLOO.name, GLOO.cat, dims=[[2]]),
@@ -140,15 +127,12 @@ EXAMPLES = [
         draw(
             _STEPS,
             us=100,
-            F=FORWARD,
             S=_SEARCHED,
-            B=BACKWARD,
             T=_STORED,
             E=Ev(_ALL.name, times=3),
             G=Ev(GLOO.name, GLOO.cat, dims=[[3]]),
             world_size=2,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -160,13 +144,10 @@ EXAMPLES = [
             cpu 2                     [G     ]                       [G    ]
             """,
             us=100,
-            F=FORWARD,
-            B=BACKWARD,
             T=_STORED,
             E=_ALL,
             G=Ev(GLOO.name, GLOO.cat, dims=[[128]]),
             world_size=2,
         ),
-        saves_us=None,
     ),
 ]

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import BACKWARD, Finding, Fix, Lines, Price, backward_of, edits
+from advisor.api import BACKWARD, Finding, Fix, Ints, Lines, Price, backward_of, edits
 
 from ..shared._words import each_step, often
-
-Ints = npt.NDArray[np.int64]
 
 _CELLS = {
     "aten::lstm_cell": "LSTM",

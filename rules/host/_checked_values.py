@@ -14,34 +14,29 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import structs
 
 from advisor.api import (
-    BACKWARD,
     D2H_PAGEABLE,
     ELEMENTWISE,
-    GEMM,
     Category,
     Drawing,
     Ev,
     Events,
     Example,
     Fix,
+    Ints,
     Price,
+    RowMask,
     SyncSite,
     draw,
     edits,
     starts_in,
-    union,
 )
 
 from ..shared._examples import op
 from ..shared._listed import idle_before
 from ._waits import READS, Wait
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 def _aten(names: str) -> tuple[str, ...]:
@@ -136,30 +131,30 @@ def _asked_by(site: SyncSite, price: Price) -> Ints:
     return found
 
 
-def _checks(events: Events, outer: Ints) -> Mask:
+def _checks(events: Events, outer: Ints) -> RowMask:
     """Which of these ops read whether a comparison holds, for all of its elements or for any."""
     torch, asks, compares, joins, valid, themselves = (
         events.exactly(*names)[outer] for names in ((_OF_TORCH,), _ASKS, _COMPARES, _JOINS, _VALID, _READ_THEMSELVES)
     )
     while (more := joins & _before(compares) & ~compares).any():
         compares |= more
-    found: Mask = themselves | _before(valid | torch | (asks & _before(compares)))
+    found: RowMask = themselves | _before(valid | torch | (asks & _before(compares)))
     return found
 
 
-def _before(found: Mask) -> Mask:
+def _before(found: RowMask) -> RowMask:
     """Which places have one of these directly before them."""
     return np.concatenate(([False], found[:-1]))
 
 
-def _of_distributions(events: Events, outer: Ints, at: Ints) -> Mask:
+def _of_distributions(events: Events, outer: Ints, at: Ints) -> RowMask:
     """Which of these checks are those of torch.distributions.
 
     It asks by an op of its own, or in its frames. Else a mean is real, as it equals itself, and the next thing that is
     checked is whether a scale is positive: both by the same loop, with no other op between.
     """
     frames = np.flatnonzero(events.of(Category.PYTHON) & events.named(_FRAMES))
-    within = starts_in(events.start_ns[outer[at]], union(events.start_ns[frames], events.end_ns[frames]))
+    within = starts_in(events.start_ns[outer[at]], events.covered(frames))
     own = events.exactly(_OF_TORCH)[outer[np.maximum(at - 1, 0)]]
     asked = np.maximum(at - 2, 0)
     real = events.exactly("aten::eq")[outer[asked]]
@@ -167,7 +162,7 @@ def _of_distributions(events: Events, outer: Ints, at: Ints) -> Mask:
     orders = events.exactly(*_ORDERS)[outer[asked]]
     after = np.concatenate((np.diff(at) == _LONG, [False]))[: len(at)]
     pair = real & after & np.append(orders[1:], False)
-    found: Mask = within | own | pair | _before(pair)
+    found: RowMask = within | own | pair | _before(pair)
     return found
 
 
@@ -204,8 +199,6 @@ def _drawn(first: Ev, second: Ev, asks: str = "all") -> Drawing:
         A=op(asks, [48, 20], launches=""),
         R=_READ,
         G=second,
-        B=BACKWARD,
-        K=GEMM,
         C=D2H_PAGEABLE,
     )
 
@@ -228,8 +221,6 @@ def _looped(compares: str) -> Drawing:
         E=op(compares, [48, 20], launches="kernel"),
         A=op("all", [48, 20], launches="kernel"),
         R=_READ,
-        B=BACKWARD,
-        K=GEMM,
         e=ELEMENTWISE,
         a=ELEMENTWISE,
         C=D2H_PAGEABLE,

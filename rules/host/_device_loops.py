@@ -6,15 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import BACKWARD as _NODE
-from advisor.api import Category, Intervals, Lines, Price, Source, total, union
+from advisor.api import Category, Intervals, Ints, Lines, Price, Source, total, union
 
 from ..shared._device_waits import waiting_us
-
-Ints = npt.NDArray[np.int64]
 
 # Fewer iterations may be the layers of a model, or a few calls.
 _ITERATIONS = 16

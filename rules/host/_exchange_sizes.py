@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.api import D2H_PAGEABLE, GEMM, Category, Ev, Example, Fix, Price, SyncSite, draw
+from advisor.api import AUTOGRAD_NODE, D2H_PAGEABLE, GEMM, Category, Ev, Example, Fix, Price, SyncSite, draw
 
 # As c10d, compiled code and DTensor call it.
 _EXCHANGES = ("c10d::alltoall", "all_to_all")
@@ -63,8 +63,8 @@ _MOVED = Ev("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "kernel"
 
 
 def _example(name: str, follows: Ev, moved: Ev, *, says: tuple[str, ...], fixes: tuple[str, ...]) -> Example:
-    forward, back = Ev("aten::linear"), Ev("autograd::engine::evaluate_function: AddmmBackward0")
-    drawn = draw(_STEPS, us=1000, F=forward, I=_READ, A=follows, B=back, K=GEMM, C=D2H_PAGEABLE, X=moved)
+    forward, back = Ev("aten::linear"), Ev(f"{AUTOGRAD_NODE}: AddmmBackward0")
+    drawn = draw(_STEPS, us=1000, F=forward, I=_READ, A=follows, B=back, C=D2H_PAGEABLE, X=moved)
     return Example(name, drawn, saves_us=(0, 9000), says=says, fixes=fixes)
 
 

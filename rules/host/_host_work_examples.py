@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, GEMM, Drawing, Ev, Example, draw
+from advisor.api import FORWARD, Drawing, Ev, Example, draw
 
 STEPS = """
     step   [1                     ][2                     ]
@@ -59,8 +59,6 @@ _BETWEEN = draw(
     cpu    [F   ]              [B ][F   ]              [B ]
     """,
     us=100,
-    F=FORWARD,
-    B=BACKWARD,
 )
 
 
@@ -72,7 +70,7 @@ def _lines(lanes: str) -> Drawing:
         for word, (line, function) in words.items()
         if f"[{word} " in lanes
     }
-    return draw(lanes, us=100, F=FORWARD, B=BACKWARD, **rows)
+    return draw(lanes, us=100, **rows)
 
 
 _FITS = {"run": {"samples": [{"kind": "step", "file": "train.py", "line": 31, "package": "skorch", "hits": 40}]}}
@@ -112,7 +110,7 @@ OF_HOST_WORK = [
     ),
     Example(
         "a replay memory that is a long deque",
-        draw(STEPS, us=100, P=Ev("train.py(31): sample"), F=FORWARD, B=BACKWARD),
+        draw(STEPS, us=100, P=Ev("train.py(31): sample")),
         facts=memory(400_000, read_us=11.0),
         saves_us=(680, 1000),
         says=("train.py:31 draws entries from the deque `self.memory` of 400,000, made at train.py:12",),
@@ -120,7 +118,7 @@ OF_HOST_WORK = [
     ),
     Example(
         "a search of a list",
-        draw(STEPS, us=100, P=Ev("train.py(31): sample"), F=FORWARD, B=BACKWARD),
+        draw(STEPS, us=100, P=Ev("train.py(31): sample")),
         facts=memory(50_000, kind="list", operation="search", often=1.0),
         saves_us=(240, 1000),
         says=("searches the list `self.memory`",),
@@ -128,7 +126,7 @@ OF_HOST_WORK = [
     ),
     Example(
         "a short deque, of which the draws take little of the line",
-        draw(STEPS, us=100, P=Ev("train.py(31): sample"), F=FORWARD, B=BACKWARD),
+        draw(STEPS, us=100, P=Ev("train.py(31): sample")),
         facts=memory(2_000),
         saves_us=(620, 1000),
         fixes=("Use tensor ops",),
@@ -136,48 +134,46 @@ OF_HOST_WORK = [
     ),
     Example(
         "a loop over the samples in the middle of the step",
-        draw(STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        draw(STEPS, us=100, P=Ev("train.py(31): accuracy")),
         saves_us=(620, 1000),
         says=("`accuracy`", "train.py:31"),
     ),
     Example(
         "the same where the collector stopped other steps than these for long",
-        draw(STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        draw(STEPS, us=100, P=Ev("train.py(31): accuracy")),
         facts={"steps": {"unprofiled_us": [2400.0] * 100}, "gc_pauses_us": [80_000.0] * 3},
         saves_us=(620, 1000),
         says=("`accuracy`",),
     ),
     Example(
         "a function that `np.vectorize` calls for each element",
-        draw(STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        draw(STEPS, us=100, P=Ev("train.py(31): accuracy")),
         facts={"settings": {"set_at": {"vectorize accuracy": {"file": "train.py", "line": 9}}}},
         saves_us=(620, 1000),
         says=("`np.vectorize` calls `accuracy` once for each element",),
     ),
     Example(
         "a line that calls the collector, whose pauses are another rule's",
-        draw(STEPS, us=100, P=Ev("train.py(31): on_step_end"), F=FORWARD, B=BACKWARD),
+        draw(STEPS, us=100, P=Ev("train.py(31): on_step_end")),
         facts={"settings": {"set_at": {"gc.collect": {"file": "train.py", "line": 31}}}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "the same where a thread of the script's had the core that the loop was ready for",
-        draw(STEPS, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        draw(STEPS, us=100, P=Ev("train.py(31): accuracy")),
         facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": BESIDE},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "a loop that sleeps until a thread of the script's has the batch",
-        draw(STEPS, us=100, P=Ev("train.py(31): batches"), F=FORWARD, B=BACKWARD),
+        draw(STEPS, us=100, P=Ev("train.py(31): batches")),
         facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": BESIDE | {"loop_queued_us": 100_000.0}},
         saves_us=(620, 1000),
         says=("`batches`",),
     ),
     Example(
         "a sleep of the script's own",
-        draw(STEPS, us=100, P=Ev("train.py(31): pause"), F=FORWARD, B=BACKWARD),
+        draw(STEPS, us=100, P=Ev("train.py(31): pause")),
         facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": ASLEEP},
         saves_us=(780, 1000),
         says=("`pause`", "sleeps or waits for 38 % of its time"),
@@ -185,7 +181,7 @@ OF_HOST_WORK = [
     ),
     Example(
         "the same time in Python that runs",
-        draw(STEPS, us=100, P=Ev("train.py(31): pause"), F=FORWARD, B=BACKWARD),
+        draw(STEPS, us=100, P=Ev("train.py(31): pause")),
         facts={"steps": {"unprofiled_us": [2400.0] * 100}, "vitals": ASLEEP | {"loop_cpu_us": 990_000.0}},
         saves_us=(620, 1000),
         fixes=("Use tensor ops",),
@@ -193,24 +189,19 @@ OF_HOST_WORK = [
     ),
     Example(
         "messages to processes that do little",
-        draw(STEPS, us=100, P=Ev("train.py(31): ask"), F=FORWARD, B=BACKWARD),
+        draw(STEPS, us=100, P=Ev("train.py(31): ask")),
         facts=asks(20_000.0),
         saves_us=(600, 1000),
         says=("in messages to other processes", "8 of them use 200 µs"),
     ),
     Example(
         "messages to processes that do as much as the loop waits",
-        draw(STEPS, us=100, P=Ev("train.py(31): ask"), F=FORWARD, B=BACKWARD),
+        draw(STEPS, us=100, P=Ev("train.py(31): ask")),
         facts=asks(400_000.0),
         saves_us=(0, 1000),
         says=("8 of them use 4 ms",),
     ),
-    Example(
-        "one call of a library in a small step",
-        draw(STEPS, us=10, P=Ev("train.py(31): cut"), F=FORWARD, B=BACKWARD),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("one call of a library in a small step", draw(STEPS, us=10, P=Ev("train.py(31): cut")), near_miss=True),
     Example(
         "a step that ran more lines than are recorded: the rest of its Python is the place's that it began with",
         draw(
@@ -220,8 +211,6 @@ OF_HOST_WORK = [
             """,
             us=100,
             P=Ev("train.py(31): accuracy"),
-            F=FORWARD,
-            B=BACKWARD,
         ),
         facts={"files": [{"path": "lines.json", "role": "lines", "cut": True}]},
         saves_us=(650, 1150),
@@ -235,8 +224,6 @@ OF_HOST_WORK = [
             cpu    [F   ]         [B      ][F   ]         [B      ]
             """,
             us=100,
-            F=FORWARD,
-            B=BACKWARD,
         ),
         saves_us=(0, 1000),
         says=("advisor run",),
@@ -250,38 +237,33 @@ OF_HOST_WORK = [
             """,
             us=100,
             P=Ev("train.py(31): accuracy"),
-            F=FORWARD,
-            B=BACKWARD,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "two steps of seven that write a checkpoint",
-        draw(SOME, us=100, P=Ev("train.py(31): save"), F=FORWARD, B=BACKWARD),
+        draw(SOME, us=100, P=Ev("train.py(31): save")),
         facts={"steps": SOME_US},
         saves_us=(130, 300),
         says=("in a few of the steps",),
     ),
     Example(
         "the same where others had the core in those steps, as the system counted without the profiler",
-        draw(SOME, us=100, P=Ev("train.py(31): save"), F=FORWARD, B=BACKWARD),
+        draw(SOME, us=100, P=Ev("train.py(31): save")),
         facts={"steps": SOME_US, "vitals": {"loop_queued_us": 5500.0, "timed_steps": 20}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "one step of seven, as in all steps that were timed: an agent that plays before it learns",
-        draw(ONE, us=100, P=Ev("train.py(31): play"), F=FORWARD, B=BACKWARD),
+        draw(ONE, us=100, P=Ev("train.py(31): play")),
         facts={"steps": {"unprofiled_us": [900.0, 900.0, 2000.0, 900.0, 900.0, 900.0, 900.0] * 5}},
         saves_us=(90, 160),
         says=("in a few of the steps (one in 7)", "train.py:31"),
     ),
     Example(
         "one step of seven, as in none that was timed",
-        draw(ONE, us=100, P=Ev("train.py(31): play"), F=FORWARD, B=BACKWARD),
+        draw(ONE, us=100, P=Ev("train.py(31): play")),
         facts={"steps": {"unprofiled_us": [900.0] * 35}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -294,11 +276,7 @@ OF_HOST_WORK = [
             """,
             us=100,
             P=Ev("train.py(31): accuracy"),
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -310,14 +288,8 @@ OF_HOST_WORK = [
             """,
             us=20,
             F=Ev(FORWARD.name, times=20, fill=0.25),
-            B=BACKWARD,
         ),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "ops side by side",
-        draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000, F=FORWARD, B=BACKWARD),
-        saves_us=None,
-    ),
+    Example("ops side by side", draw("step [1        ][2        ]\ncpu  [F  ][B   ][F  ][B   ]", us=1000)),
 ]

@@ -8,10 +8,7 @@ from advisor.api import Block, Finding, Fix, Lines, Price, RankRecord
 
 from ..shared._words import each_step
 
-_FIX = Fix(
-    "Run fewer callbacks, metrics and log lines in each step of the library's loop",
-    "exact",
-)
+_FIX = Fix("Run fewer callbacks, metrics and log lines in each step of the library's loop", "exact")
 
 
 def of_library(place: Block, us: float, lines: Lines, price: Price, record: RankRecord | None) -> Finding | None:
@@ -22,7 +19,7 @@ def of_library(place: Block, us: float, lines: Lines, price: Price, record: Rank
     """
     if not {line.source for line in place.lines} <= lines.holders:
         return None
-    package = _package(record, {(line.source.file, line.source.line) for line in place.lines})
+    package = _package(record, {line.source.place for line in place.lines})
     inside = f"in {f'`{package}`' if package else 'a library'}, which runs the loop"
     how = "high: all Python of the library's loop; low: no setting of the library takes any of it away"
     return Finding(

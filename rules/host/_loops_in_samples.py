@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.api import BACKWARD, MOST_KEPT, Drawing, Ev, Example, Finding, Fix, Price, SampledLoop, SampledLoops, draw
+from advisor.api import MOST_KEPT, Drawing, Ev, Example, Finding, Fix, Price, SampledLoop, SampledLoops, draw
 
 from ..shared._loop_saving import NOT_SEEN
 from ..shared._places import place
@@ -61,7 +61,6 @@ def _many(*dims: list[int]) -> Drawing:
         """,
         us=100,
         L=Ev("aten::copy_", times=1200, dims=[*dims], dtypes=["float"] * len(dims)),
-        B=BACKWARD,
     )
 
 
@@ -107,7 +106,6 @@ EXAMPLES = [
         "1,200 numbers, and samples that show no loop",
         _many([], []),
         facts=run_of(_STEPS, sample("step", 80, 90, hits=90)),
-        saves_us=None,
         near_miss=True,
     ),
 ]

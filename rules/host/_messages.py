@@ -20,7 +20,7 @@ _FIX = Fix(
 def as_messages(found: Finding, place: Block, price: Price, record: RankRecord | None) -> Finding:
     """The finding on a place, with what is known of the messages that its lines send and wait for; else as it is."""
     asks = _asking(record)
-    if record is None or not any((line.source.file, line.source.line) in asks for line in place.lines):
+    if record is None or not any(line.source.place in asks for line in place.lines):
         return found
     made = tuple(_made(record))
     where = tuple(dict.fromkeys((*found.where[:1], *made, *found.where[1:])))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.api import Category, Finding, GpuIdle, Price, Source, Steps, duration, intersect, total, union
+from advisor.api import Category, Finding, GpuIdle, Price, Source, Steps, duration, intersect, total
 
 from ..shared._words import percent
 
@@ -87,6 +87,6 @@ def _pinning(idle: GpuIdle, price: Price) -> str:
     events, spans = price.ops.events, idle.intervals["idle_host"]
     others = events.of(Category.RUNTIME) & events.named(*_PINNED) & (events.thread != price.ops.steps.main_thread)
     rows = np.flatnonzero(others)
-    if 2 * total(intersect(union(events.start_ns[rows], events.end_ns[rows]), spans)) <= total(spans) or not len(rows):
+    if 2 * total(intersect(events.covered(rows), spans)) <= total(spans) or not len(rows):
         return ""
     return events.text(int(rows[np.argmax(events.dur_ns[rows])]))

@@ -21,8 +21,8 @@ class Rare(Struct, frozen=True):
 
         1 where the steps in which its lines ran are not known.
         """
-        wanted = {(line.source.file, line.source.line) for line in place.lines}
-        mine = [at for at, source in enumerate(lines.sources) if (source.file, source.line) in wanted]
+        wanted = {line.source.place for line in place.lines}
+        mine = [at for at, source in enumerate(lines.sources) if source.place in wanted]
         spans = lines.spans[np.isin(lines.span_source, mine)] if len(lines.spans) else lines.spans
         if not len(spans):
             return 1.0

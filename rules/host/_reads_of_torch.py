@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
+    AUTOGRAD_NODE,
     D2H_PAGEABLE,
     GEMM,
     ITEM,
@@ -16,22 +16,19 @@ from advisor.api import (
     Ev,
     Example,
     Fix,
+    Ints,
     OptimizerWork,
     Price,
     SyncSite,
     draw,
     lookup,
     starts_in,
-    union,
 )
 
 from ..shared._torch_optimizers import has_fused
 from ._waits import READS
 
-Ints = npt.NDArray[np.int64]
-
 _CHECK = "_amp_foreach_non_finite_check_and_unscale_"
-_NODE = "autograd::engine::evaluate_function"
 # Optimizers of torch that read how many steps they have made; what others read in their update, nobody knows.
 _COUNTING = tuple(f"Optimizer.step#{name}" for name in ("Adam", "NAdam", "RAdam"))
 # L-BFGS reads its loss and whether it has converged (torch/optim/lbfgs.py); nothing switches that off.
@@ -115,10 +112,10 @@ def _by_op_before(site: SyncSite, price: Price) -> Fix | None:
     if site.op not in READS:
         return None
     events = price.ops.events
-    rows, nodes = np.array(site.rows, int), np.flatnonzero(events.named(_NODE))
+    rows, nodes = np.array(site.rows, int), np.flatnonzero(events.named(AUTOGRAD_NODE))
     if _most_within(rows, price, *_COUNTING):
         return COUNTERS
-    ops = np.flatnonzero(events.of(Category.CPU_OP) & ~events.named(_NODE))
+    ops = np.flatnonzero(events.of(Category.CPU_OP) & ~events.named(AUTOGRAD_NODE))
     scaler = anomaly = 0
     for thread in np.unique(events.thread[rows]).tolist():
         mine, before = rows[events.thread[rows] == thread], ops[events.thread[ops] == thread]
@@ -127,7 +124,7 @@ def _by_op_before(site: SyncSite, price: Price) -> Fix | None:
         mine, before = mine[at >= 0], before[at[at >= 0]]
         scaler += int(events.named(_CHECK)[before].sum())
         own = nodes[events.thread[nodes] == thread]
-        within = starts_in(events.start_ns[mine], union(events.start_ns[own], events.end_ns[own]))
+        within = starts_in(events.start_ns[mine], events.covered(own))
         anomaly += int((events.exactly(*_LOOKS)[before] & within).sum())
     return SCALER if 2 * scaler > len(rows) else ANOMALY if 2 * anomaly > len(rows) else None
 
@@ -142,7 +139,7 @@ _STEPS = """
 
 def _example(name: str, drawn: str, before: Ev, fixes: tuple[str, ...]) -> Example:
     forward, back = Ev("aten::linear"), Ev("aten::linear")
-    made = draw(drawn.format("P"), us=1000, F=forward, P=before, I=ITEM, B=back, K=GEMM, C=D2H_PAGEABLE)
+    made = draw(drawn.format("P"), us=1000, F=forward, P=before, I=ITEM, B=back, C=D2H_PAGEABLE)
     return Example(name, made, saves_us=(0, 12_000), fixes=fixes)
 
 
@@ -163,7 +160,6 @@ def _updated(optimizer: str) -> Drawing:
         O=Ev(f"Optimizer.step#{optimizer}.step", "user_annotation", launches=""),
         I=ITEM,
         A=Ev("aten::_foreach_add_"),
-        K=GEMM,
         L=GEMM,
         C=D2H_PAGEABLE,
     )
@@ -189,7 +185,6 @@ def _scaled(optimizer: str, device: str, fixes: tuple[str, ...]) -> Example:
         I=ITEM,
         O=Ev(f"Optimizer.step#{optimizer}.step", "user_annotation", launches=""),
         A=Ev("aten::add_", times=10),
-        K=GEMM,
         L=replace(GEMM, times=10),
         C=D2H_PAGEABLE,
     )
@@ -204,12 +199,7 @@ READ_BY_TORCH = [
         saves_us=(0, 12_000),
         fixes=("Keep the optimizer's step counters on the host",),
     ),
-    Example(
-        "L-BFGS reads whether it has converged",
-        _updated("LBFGS"),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("L-BFGS reads whether it has converged", _updated("LBFGS"), near_miss=True),
     Example(
         "an optimizer that reads something else in its update, such as a norm",
         _updated("LARS"),
@@ -226,9 +216,6 @@ READ_BY_TORCH = [
         ("fused=True",),
     ),
     _example(
-        "the same read after another op: it is the script's",
-        _STEPS,
-        Ev("aten::mean", launches=""),
-        ("loss.detach()",),
+        "the same read after another op: it is the script's", _STEPS, Ev("aten::mean", launches=""), ("loss.detach()",)
     ),
 ]

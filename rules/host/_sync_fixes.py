@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from advisor.api import (
+    AUTOGRAD_NODE,
     D2H_PAGEABLE,
-    GEMM,
     Category,
     Ev,
     Example,
@@ -16,7 +16,6 @@ from advisor.api import (
     Treatment,
     draw,
     starts_in,
-    union,
 )
 
 from ._waits import COPIES, READS, reads_one_by_one
@@ -142,7 +141,7 @@ def to_device(site: SyncSite, price: Price) -> Fix | None:
     events, launch = price.ops.events, price.ops.links.launch
     copies = np.flatnonzero(events.of(Category.MEMCPY) & (launch >= 0))
     rows = np.array(site.rows, int)
-    inside = union(events.start_ns[rows], events.end_ns[rows])
+    inside = events.covered(rows)
     mine = copies[starts_in(events.start_ns[launch[copies]], inside)]
     if not len(mine) or not events.named("HtoD")[mine].all():
         return None
@@ -162,7 +161,7 @@ def _in_turn(site: SyncSite, price: Price) -> bool:
     rows = np.array(site.rows, int)
     if site.calls < _TURNS or np.median(events.dur_ns[rows]) < _WAITED_NS:
         return False
-    nodes = events.start_ns[events.named("autograd::engine::evaluate_function")]
+    nodes = events.start_ns[events.named(AUTOGRAD_NODE)]
     before = np.searchsorted(np.sort(nodes), events.start_ns[rows])
     same = np.diff(steps.step_of(events.start_ns[rows])) == 0
     return bool(2 * ((np.diff(before) == 0) & same).sum() > same.sum())
@@ -177,8 +176,8 @@ _LOOP = """
 
 
 def _turned(name: str, waiting: Ev, fixes: tuple[str, ...]) -> Example:
-    forward, back = Ev("aten::linear"), Ev("autograd::engine::evaluate_function: AddmmBackward0")
-    drawn = draw(_LOOP, us=1000, F=forward, I=waiting, B=back, K=GEMM, C=D2H_PAGEABLE)
+    forward, back = Ev("aten::linear"), Ev(f"{AUTOGRAD_NODE}: AddmmBackward0")
+    drawn = draw(_LOOP, us=1000, F=forward, I=waiting, B=back, C=D2H_PAGEABLE)
     return Example(name, drawn, saves_us=(0, 20_000), says=("4 times a step",), fixes=fixes)
 
 
@@ -193,7 +192,7 @@ _READS = f"""
 
 def _read(name: str, op: str, fix: str) -> Example:
     waiting = Ev(op, launches="memcpy", blocks=True)
-    drawn = draw(_READS, us=1000, F=Ev("aten::linear"), I=waiting, B=Ev("aten::mm"), K=GEMM, C=D2H_PAGEABLE)
+    drawn = draw(_READS, us=1000, F=Ev("aten::linear"), I=waiting, B=Ev("aten::mm"), C=D2H_PAGEABLE)
     return Example(name, drawn, saves_us=(0, 50_000), says=("7 times a step",), fixes=(fix,))
 
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import Finding, Fix, KernelWork, Lines, Price, RankRecord, SampledLoops, duration
+from advisor.api import Finding, Fix, Ints, KernelWork, Lines, Price, RankRecord, SampledLoops, duration
 
 from ..shared._listed import as_lists
 from ..shared._op_loops import OpLoop, op_loops
 from ..shared._words import each_step, often
-
-Ints = npt.NDArray[np.int64]
 
 _AVERAGE = Fix(
     "Update all tensors at once, as `torch._foreach_lerp_` does",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
+    AUTOGRAD_NODE,
     Category,
     Ev,
     Events,
@@ -36,7 +34,7 @@ def updates_beside_torch(price: Price, others: Intervals) -> Intervals:
     """
     events = price.ops.events
     stepping = events.covered(events.of(Category.ANNOTATION) & events.named(_STEP))
-    nodes = events.named("autograd::engine::evaluate_function")
+    nodes = events.named(AUTOGRAD_NODE)
     if starts_in(events.start_ns[nodes], stepping).any():
         return stepping[:0]
     spans = subtract(intersect(price.breakdown.intervals["idle_host"], stepping), others)
@@ -84,11 +82,8 @@ UPDATES_BESIDE_TORCH = Example(
         gpu 7   [K ][K     ]                   [K ][K     ]
         """,
         us=1000,
-        F=FORWARD,
-        B=BACKWARD,
         Z=Ev("aten::_local_scalar_dense"),
         O=Ev("Optimizer.step#DeepSpeedCPUAdam.step", "user_annotation"),
-        K=GEMM,
     ),
     saves_us=(0, 15_000),
     says=("`DeepSpeedCPUAdam` updates weights on the host",),

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
     Category,
     GpuBusy,
+    Ints,
     Lines,
     Price,
     RepeatedOps,
@@ -26,14 +26,11 @@ from advisor.api import (
     intersect,
     starts_in,
     total,
-    union,
 )
 
 from ..shared._allocator import allocator_calls
 from ..shared._small_copies import told_as_small
 from ._exchange_sizes import sizes_of_exchange
-
-Ints = npt.NDArray[np.int64]
 
 # A batch, too, is fetched earlier where the host is ahead.
 IDLE = ("idle_sync", "idle_launch", "idle_host", "idle_input")
@@ -201,7 +198,7 @@ def _copies_to_host(site: SyncSite, price: Price) -> bool:
     """Whether what these ops copy goes to the host: those that go to the device have fixes of their own."""
     events, launch, rows = price.ops.events, price.ops.links.launch, np.array(site.rows, int)
     copies = np.flatnonzero(events.of(Category.MEMCPY) & (launch >= 0))
-    inside = starts_in(events.start_ns[launch[copies]], union(events.start_ns[rows], events.end_ns[rows]))
+    inside = starts_in(events.start_ns[launch[copies]], events.covered(rows))
     return bool(inside.any() and events.named("DtoH")[copies[inside]].all())
 
 
@@ -214,7 +211,7 @@ def _ahead(site: SyncSite, price: Price, ours_us: float, repeated: RepeatedOps) 
     if not price.on_device or replay is None or not replay.trusted:
         return None
     rows = np.array(site.rows, int)
-    waits = union(events.start_ns[rows], events.end_ns[rows])
+    waits = events.covered(rows)
     # The loop waits for collectives on the host with reason, and ops that need memory for the allocator: rules of their
     # own speak of both. What most steps do not do is no part of a step.
     if (

@@ -31,8 +31,8 @@ from advisor.api import (
     Finding,
     Fix,
     Launches,
-    RankRecord,
     Scale,
+    Settings,
     draw,
     duration,
 )
@@ -46,7 +46,7 @@ def check(
     launches: Launches,
     breakdown: Breakdown,
     scale: Scale,
-    record: RankRecord | None,
+    settings: Settings | None,
     *,
     min_blocking: float = BLOCKING,  # the variable affects every launch, and hardly any waits without it
 ) -> Iterator[Finding]:
@@ -63,7 +63,7 @@ def check(
         saving=scale.saving(0.0, idle_us, "high: the host is always ahead; low: it waits elsewhere instead")
         if idle_us
         else None,
-        where=set_at(record.settings if record else None, "CUDA_LAUNCH_BLOCKING"),
+        where=set_at(settings, "CUDA_LAUNCH_BLOCKING"),
         facts={"blocking_share": share, "launch_us": launches.blocked_us},
         fix=Fix("Unset `CUDA_LAUNCH_BLOCKING`", "exact", "CUDA_LAUNCH_BLOCKING=1 python train.py", "python train.py"),
         claims=("idle_launch",) if idle_us else (),
@@ -100,6 +100,6 @@ EXAMPLES = [
         saves_us=(0, 2_200),
         says=("CUDA_LAUNCH_BLOCKING",),
     ),
-    Example("short kernels, and launches that return at once", _launches(5.0, 3.0), saves_us=None, near_miss=True),
-    Example("launches that return at once", _launches(5.0, 90.0), saves_us=None),
+    Example("short kernels, and launches that return at once", _launches(5.0, 3.0), near_miss=True),
+    Example("launches that return at once", _launches(5.0, 90.0)),
 ]

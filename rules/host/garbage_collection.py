@@ -25,13 +25,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     Ev,
     Example,
     Finding,
@@ -88,11 +86,7 @@ def check(
 
 
 def _in_steps(
-    record: RankRecord,
-    scale: Scale,
-    costs: LineCosts | None,
-    stands: tuple[Source, float] | None,
-    min_share: float,
+    record: RankRecord, scale: Scale, costs: LineCosts | None, stands: tuple[Source, float] | None, min_share: float
 ) -> Finding | None:
     """Pauses that the timed steps had often enough to tell what they cost each.
 
@@ -115,9 +109,7 @@ def _in_steps(
     if not pauses:
         return None
     called = seen or stood or statistics.median(pauses) >= _ALIKE * max(pauses)
-    # Other work on the machine makes calls of one script differ; the interpreter's own are far shorter than most.
-    usual_us = statistics.fmean(pauses) if stood else max(pauses)
-    long = pauses if seen else [pause for pause in pauses if pause >= _ALIKE * usual_us]
+    long = pauses if seen else _long(pauses, stood=stood)
     # What comes in a rhythm was seen once more or once less than its rhythm says, by where the first step fell; of one
     # pause alone nobody knows whether it comes again.
     least_us = (len(long) - 1) / (steps + _UNTIMED_STEPS) * statistics.fmean(long)
@@ -149,6 +141,15 @@ def _in_steps(
         },
         fix=_REMOVED if called else _FROZEN,
     )
+
+
+def _long(pauses: Sequence[float], *, stood: bool) -> list[float]:
+    """The long ones. stood: the script stands in calls of the collector.
+
+    Other work on the machine makes calls of one script differ; the interpreter's own are far shorter than most.
+    """
+    usual_us = statistics.fmean(pauses) if stood else max(pauses)
+    return [pause for pause in pauses if pause >= _ALIKE * usual_us]
 
 
 def _in_run(run: WatchedRun | None, part: RunPart | None, min_share: float) -> Finding | None:
@@ -259,7 +260,7 @@ EXAMPLES = [
     ),
     Example(
         "calls of the script on a busy machine, so that one takes four times as long as another",
-        draw(_CALLED, us=1000, F=FORWARD, B=BACKWARD, C=Ev("train.py(31): on_step_end")),
+        draw(_CALLED, us=1000, C=Ev("train.py(31): on_step_end")),
         facts=_EVEN | _SET_AT | {"gc_pauses_us": [1000.0, 4000.0] + [1500.0] * 8},
         saves_us=(1100, 2000),
         fixes=("Remove `gc.collect()`",),
@@ -278,7 +279,7 @@ EXAMPLES = [
     ),
     Example(
         "the interpreter's own beside a line of Python, in a script that calls the collector once before the loop",
-        draw(_CALLED, us=1000, F=FORWARD, B=BACKWARD, C=Ev("train.py(40): on_step_end")),
+        draw(_CALLED, us=1000, C=Ev("train.py(40): on_step_end")),
         facts=_EVEN | _SET_AT | {"gc_pauses_us": [200.0] * 8 + [4000.0] * 3},
         saves_us=(560, 1700),
         fixes=("Call `gc.freeze()`",),
@@ -308,14 +309,12 @@ EXAMPLES = [
         STEPS_ON_CPU,
         facts=_now_and_then(90, 20)
         | {"steps": {"unprofiled_us": [9000.0] * 300}, "gc_pauses_us": [*[30.0] * 400, *[9500.0] * 6]},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "one long collection that may never come again",
         STEPS_ON_CPU,
         facts=_EVEN | {"gc_pauses_us": [50.0, 50.0, 90000.0]},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -330,34 +329,20 @@ EXAMPLES = [
         "one call of the script that may never come again",
         STEPS_ON_CPU,
         facts=_EVEN | _SET_AT | _now_and_then(31, 1) | {"gc_pauses_us": [50.0, 90000.0]},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "other work between steps, in a script that calls the collector once before the loop",
         STEPS_ON_CPU,
         facts=_EVEN | _SET_AT | _now_and_then(90, 20) | {"gc_pauses_us": [50.0, 90000.0]},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "small collections that take half a per cent",
         STEPS_ON_CPU,
         facts=_EVEN | {"gc_pauses_us": [45.0] * 10},
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "no collection",
-        STEPS_ON_CPU,
-        facts=_EVEN | {"gc_pauses_us": []},
-        saves_us=None,
-    ),
-    Example(
-        "a bare trace does not tell",
-        STEPS_ON_CPU,
-        saves_us=None,
-        near_miss=True,
-        skipped="not captured by `advisor run`",
-    ),
+    Example("no collection", STEPS_ON_CPU, facts=_EVEN | {"gc_pauses_us": []}),
+    Example("a bare trace does not tell", STEPS_ON_CPU, near_miss=True, skipped="not captured by `advisor run`"),
 ]

@@ -31,12 +31,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
-    BACKWARD,
     D2H_PAGEABLE,
-    FORWARD,
     GEMM,
     ITEM,
     NEXT,
@@ -48,6 +45,7 @@ from advisor.api import (
     GpuIdle,
     IdleGroup,
     Intervals,
+    Ints,
     OptimizerWork,
     Price,
     Saving,
@@ -75,7 +73,6 @@ from .threads._standing_still import STANDING_STILL, standing_still
 
 CONFIRMED = "real trace: TimeSformer inference on an H100, 217 ms of preprocessing before the first kernel"
 
-Ints = npt.NDArray[np.int64]
 # More than the three largest places is a profile, not advice.
 _PLACES = 3
 # Work of the host in more pieces a step alternates with that of the device, as where weights are sent one by one: each
@@ -236,7 +233,7 @@ EXAMPLES = [
     *COMPUTED_FOR_COPIES,
     Example(
         "a function prepares the input before each launch",
-        draw(_STEPS, us=1000, P=Ev("train.py(12): prepare"), F=FORWARD, B=BACKWARD, K=GEMM),
+        draw(_STEPS, us=1000, P=Ev("train.py(12): prepare")),
         saves_us=(9000, 15000),
         says=("`prepare` in train.py:12",),
     ),
@@ -249,9 +246,6 @@ EXAMPLES = [
             gpu 7                [K ][K    ]               [K ][K    ]
             """,
             us=1000,
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
         ),
         saves_us="unknown",
         says=("does not name", "advisor run"),
@@ -266,10 +260,7 @@ EXAMPLES = [
             gpu 7   [K ]                 [K ] [K ]                 [K ]
             """,
             us=1000,
-            F=FORWARD,
-            B=BACKWARD,
             A=Ev("cudaHostAlloc", "cuda_runtime"),
-            K=GEMM,
         ),
         saves_us="unknown",
         says=("another thread calls `cudaHostAlloc`",),
@@ -285,12 +276,9 @@ EXAMPLES = [
             gpu 7   [K ][K]              [K]  [K ][K]              [K]
             """,
             us=1000,
-            F=FORWARD,
-            B=BACKWARD,
             O=Ev("Optimizer.step#SGD.step", "user_annotation"),
             P=Ev("train.py(90): step"),
             U="aten::_foreach_add_",
-            K=GEMM,
         ),
         saves_us="unknown",
     ),
@@ -304,18 +292,11 @@ EXAMPLES = [
             """,
             us=1000,
             P=Ev("train.py(12): prepare"),
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
-        "idle, but the loop waits for its loader: another rule's time",
-        draw(_STEPS, us=200, P=NEXT, F=FORWARD, B=BACKWARD, K=GEMM),
-        saves_us=None,
-        near_miss=True,
+        "idle, but the loop waits for its loader: another rule's time", draw(_STEPS, us=200, P=NEXT), near_miss=True
     ),
     Example(
         "Python after a wait, without which the host would do it while the device works: told with the wait",
@@ -327,12 +308,9 @@ EXAMPLES = [
             gpu 7                  [C]                        [C]
             """,
             us=1000,
-            F=FORWARD,
             I=ITEM,
-            K=GEMM,
             C=D2H_PAGEABLE,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -347,7 +325,6 @@ EXAMPLES = [
             F=Ev("aten::add", times=10),
             K=Ev(GEMM.name, "kernel", times=10, fill=0.2),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -359,10 +336,6 @@ EXAMPLES = [
             gpu 7   [K       ][K       ][K       ][K      ]
             """,
             us=1000,
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
         ),
-        saves_us=None,
     ),
 ]

@@ -30,9 +30,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from advisor.api import (
+    AUTOGRAD_NODE,
     BACKWARD,
     ELEMENTWISE,
-    FORWARD,
     GEMM,
     Ev,
     Example,
@@ -144,7 +144,7 @@ def _of_loops(price: Price, repeated: RepeatedOps) -> Saving:
 def _in_backward(trace: Trace, steps: Steps, idle: Intervals) -> float | None:
     """Share of these gaps that lies between the first and the last node of a step's backward pass; None without one."""
     events = trace.events
-    nodes = events.named("autograd::engine::evaluate_function")
+    nodes = events.named(AUTOGRAD_NODE)
     step = steps.step_of(events.start_ns[nodes])
     start, end = events.start_ns[nodes][step >= 0], events.end_ns[nodes][step >= 0]
     step = step[step >= 0]
@@ -265,7 +265,6 @@ EXAMPLES = [
             gpu 7   [G  ][K                      ][G  ][K                     ]
             """,
             us=25,
-            F=FORWARD,
             B=Ev(BACKWARD.name, launches="kernel", times=20),
             G=GEMM,
             K=_SHORT,
@@ -294,24 +293,14 @@ EXAMPLES = [
     ),
     Example(
         "a loop over the rows of a tensor",
-        draw(
-            _STEPS,
-            us=50,
-            F=Ev("aten::add", times=40),
-            K=Ev(ELEMENTWISE.name, "kernel", times=40, fill=0.2),
-        ),
+        draw(_STEPS, us=50, F=Ev("aten::add", times=40), K=Ev(ELEMENTWISE.name, "kernel", times=40, fill=0.2)),
         saves_us=(0, 1100),
         says=("in loops, the longest of 40 times `add`",),
         fixes=("Compute the 40 iterations by ops on whole tensors",),
     ),
     Example(
         "forty layers: they have weights and are no loop",
-        draw(
-            _STEPS,
-            us=50,
-            F=Ev("aten::addmm", times=40),
-            K=Ev(ELEMENTWISE.name, "kernel", times=40, fill=0.2),
-        ),
+        draw(_STEPS, us=50, F=Ev("aten::addmm", times=40), K=Ev(ELEMENTWISE.name, "kernel", times=40, fill=0.2)),
         saves_us=(0, 1100),
         fixes=("Compile the model",),
     ),
@@ -327,7 +316,6 @@ EXAMPLES = [
             F=_ADDS,
             K=Ev(ELEMENTWISE.name, "kernel", times=20),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -339,10 +327,6 @@ EXAMPLES = [
             gpu 7   [K               ][K              ] [K               ][K              ]
             """,
             us=1000,
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
         ),
-        saves_us=None,
     ),
 ]

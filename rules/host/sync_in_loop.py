@@ -38,10 +38,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from advisor.api import (
-    BACKWARD,
     D2H_PAGEABLE,
-    FORWARD,
-    GEMM,
     ITEM,
     NEXT_WORKERS,
     SYNC,
@@ -155,21 +152,13 @@ EXAMPLES = [
     *CHECKED,
     Example(
         "loss.item() in the middle of the step",
-        draw(_STEPS, us=1000, F=FORWARD, I=ITEM, B=BACKWARD, K=GEMM, C=D2H_PAGEABLE),
+        draw(_STEPS, us=1000, I=ITEM, C=D2H_PAGEABLE),
         saves_us=(0, 6000),
         says=("`.item()`", "once a step"),
     ),
     Example(
         "losses are selected by a mask",
-        draw(
-            _STEPS,
-            us=1000,
-            F=FORWARD,
-            I=Ev("aten::index", launches="memcpy", blocks=True),
-            B=BACKWARD,
-            K=GEMM,
-            C=D2H_PAGEABLE,
-        ),
+        draw(_STEPS, us=1000, I=Ev("aten::index", launches="memcpy", blocks=True), C=D2H_PAGEABLE),
         saves_us=(0, 6000),
         fixes=("torch.where(mask, losses, 0).sum() / mask.sum()",),
     ),
@@ -182,10 +171,7 @@ EXAMPLES = [
             gpu 7   [K      ]     [K     ]    [K      ]     [K     ]
             """,
             us=1000,
-            F=FORWARD,
             S=SYNC,
-            B=BACKWARD,
-            K=GEMM,
         ),
         saves_us=(0, 9000),
         says=("cudaDeviceSynchronize",),
@@ -200,13 +186,9 @@ EXAMPLES = [
             gpu 7                              [C]                        [C]
             """,
             us=1000,
-            F=FORWARD,
-            B=BACKWARD,
             I=ITEM,
-            K=GEMM,
             C=D2H_PAGEABLE,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -219,11 +201,7 @@ EXAMPLES = [
             """,
             us=1000,
             D=NEXT_WORKERS,
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
         ),
-        saves_us=None,
     ),
     Example(
         "`.item()` on a CPU waits for nothing",
@@ -233,11 +211,8 @@ EXAMPLES = [
             cpu    [F  ][B  ][I ][F  ][B  ][I ]
             """,
             us=1000,
-            F=FORWARD,
-            B=BACKWARD,
             I=ITEM,
         ),
-        saves_us=None,
         near_miss=True,
         skipped="no calls into a device runtime",
     ),

@@ -90,7 +90,7 @@ class CostlyLines:
         least_us = min(self.at_once_us, us)
         low = _ONCE_PER_BATCH if least_us else _NEEDED
         how = f"high: the time of these lines and what they evict from the caches; low: {low}"
-        return price.of_us(least_us, us + price.refill_us(price.scale.step_us - us), how)
+        return price.of_us(least_us, us + price.refill_us(us), how)
 
 
 def costly_lines(

@@ -59,7 +59,7 @@ def _of_prepared(seen: Seen, made: Batch) -> Saving:
     how += "nothing where samples are random and differ in each epoch"
     most_us = max(made.us - made.floor_us[0], 0.0)
     least_us = max(made.us - max(made.floor_us[1], _kept_collate_us(seen, made)), 0.0)
-    return seen.price.of_us(least_us, most_us + seen.price.refill_us(seen.step_us - made.us), how)
+    return seen.price.of_us(least_us, most_us + seen.price.refill_us(made.us), how)
 
 
 def _kept_collate_us(seen: Seen, made: Batch) -> float:

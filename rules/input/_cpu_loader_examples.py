@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import BACKWARD, FORWARD, NEXT, NEXT_WORKERS, Drawing, Ev, Example, draw
+from advisor.api import NEXT, NEXT_WORKERS, Drawing, Ev, Example, draw
 
 _ON_CPU = """
     step   [1                 ][2                 ]
@@ -40,7 +40,7 @@ _LISTS = """
 
 def _of_lists(size: int) -> Drawing:
     """Fetches that make eight tensors of so many numbers each."""
-    return draw(_LISTS, us=100, D=NEXT, T=Ev("aten::lift_fresh", dims=[[size]]), F=FORWARD, B=BACKWARD)
+    return draw(_LISTS, us=100, D=NEXT, T=Ev("aten::lift_fresh", dims=[[size]]))
 
 
 _IN_TIME = draw(
@@ -50,8 +50,6 @@ _IN_TIME = draw(
     """,
     us=1000,
     D=Ev(NEXT_WORKERS.name, "user_annotation", fill=0.1),
-    F=FORWARD,
-    B=BACKWARD,
 )
 
 
@@ -87,98 +85,92 @@ ON_CPU = [
         "without a GPU, lists of numbers that are put together in no time",
         _of_lists(32),
         facts=_loader(sample_us=1.0, collate_us=300.0),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "without a GPU, an iterator is made anew for each batch and shuffles 300,000 indices for it",
-        draw(_ASKED, us=1000, A=Ev("train.py(48): train"), D=NEXT, F=FORWARD, B=BACKWARD),
+        draw(_ASKED, us=1000, A=Ev("train.py(48): train"), D=NEXT),
         facts=_loader(sample_us=4.0, collate_us=50.0, shuffle=True, batches_per_iterator=1.0, **_ANEW),
         saves_us=(4000, 14000),
         says=("created once a step in train(), from train.py:48", "300,000 samples takes 4 ms"),
     ),
     Example(
         "without a GPU, each epoch has an iterator of its own",
-        draw(_ASKED, us=1000, A=Ev("train.py(48): train"), D=NEXT, F=FORWARD, B=BACKWARD),
+        draw(_ASKED, us=1000, A=Ev("train.py(48): train"), D=NEXT),
         facts=_loader(sample_us=4.0, collate_us=50.0, shuffle=True, batches_per_iterator=62.0, sampler_us=5.0),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "without a GPU, samples that Python parses one by one could be made once",
-        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat"),
         facts=_loader(sample_us=250.0, collate_us=500.0),
         saves_us=(7500, 8900),
         says=("num_workers=0", "one by one in Python"),
     ),
     Example(
         "the same with a collate function of the script's own, which pads prepared samples all the same",
-        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat"),
         facts=_loader(sample_us=250.0, collate_us=1500.0, collate="pad"),
         saves_us=(7900, 9900),
         says=("num_workers=0", "one by one in Python"),
     ),
     Example(
         "without a GPU, samples that random numbers make anew each time cannot be made once",
-        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat"),
         facts=_loader(sample_us=250.0, collate_us=500.0, random_samples=True),
         saves_us="unknown",
         says=("batches are loaded in the training process itself",),
     ),
     Example(
         "without a GPU, a batch that Python puts together number by number",
-        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat"),
         facts=_loader(sample_us=2.0, collate_us=8000.0, collate="collate"),
         saves_us=(7000, 8500),
         says=("collating its samples",),
     ),
     Example(
         "without a GPU, tensors in memory: the batch is as cheap as a loader makes it",
-        draw(_ON_CPU, us=40, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=40, D=NEXT, S="aten::cat"),
         facts=_loader(sample_us=4.0, collate_us=150.0),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "without a GPU, 128 rows of NumPy arrays, of each of which a tensor is made before they are stacked",
-        draw(_ROWS, us=100, D=NEXT, T=Ev("aten::lift_fresh", times=129), S="aten::stack", F=FORWARD, B=BACKWARD),
+        draw(_ROWS, us=100, D=NEXT, T=Ev("aten::lift_fresh", times=129), S="aten::stack"),
         facts=_loader(sample_us=1.5, collate_us=330.0, batch_size=128, dataset="Subset", shuffle=True),
         saves_us=(400, 800),
         says=("128 samples are taken from memory one by one", "indexing all of them at once takes 38"),
     ),
     Example(
         "without a GPU, 128 lists of numbers beside a tensor that is stacked: each makes a tensor of the batch",
-        draw(_ROWS, us=100, D=NEXT, T=Ev("aten::lift_fresh", times=25), S="aten::stack", F=FORWARD, B=BACKWARD),
+        draw(_ROWS, us=100, D=NEXT, T=Ev("aten::lift_fresh", times=25), S="aten::stack"),
         facts=_loader(sample_us=1.5, collate_us=330.0, batch_size=128, dataset="Subset", shuffle=True),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "without a GPU, 256 rows of tensors in memory that are taken one by one and stacked again",
-        draw(_ON_CPU, us=100, D=NEXT, S="aten::stack", F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=100, D=NEXT, S="aten::stack"),
         facts=_loader(sample_us=2.0, collate_us=200.0, batch_size=256, dataset="TensorDataset", shuffle=True),
         saves_us=(600, 950),
         says=("256 samples are taken from memory one by one", "indexing all of them at once"),
     ),
     Example(
         "without a GPU, rows of tensors that are a batch before the step has seen the tenth part of its time",
-        draw(_ON_CPU, us=100, D=NEXT, S="aten::stack", F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=100, D=NEXT, S="aten::stack"),
         facts=_loader(sample_us=2.0, collate_us=80.0, dataset="TensorDataset", shuffle=True),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "without a GPU, eight workers hand over what the loop would make in a tenth of the time",
-        draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat"),
         facts=_loader(sample_us=2.0, collate_us=40.0, num_workers=8),
         saves_us=(850, 960),
         says=("passing it between processes",),
     ),
     Example(
         "without a GPU, one worker that is ahead: what it hands over takes no longer than making it",
-        draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat"),
         facts=_loader(sample_us=20.0, collate_us=200.0, num_workers=1),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -190,16 +182,13 @@ ON_CPU = [
             """,
             us=100,
             D=NEXT_WORKERS,
-            F=FORWARD,
-            B=BACKWARD,
         ),
         facts=_loader(sample_us=40.0, collate_us=5.0, num_workers=1, batch_size=None, dataset_size=150),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "without a GPU, new workers every ten steps",
-        draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat"),
         facts=_loader(sample_us=10.0, collate_us=40.0, num_workers=2, dataset_size=320)
         | {"steps": {"unprofiled_us": ([1e4] + [2e3] * 9) * 4}},
         saves_us=(550, 950),
@@ -207,7 +196,7 @@ ON_CPU = [
     ),
     Example(
         "without a GPU, a loader made anew every ten steps: what its fork leaves to copy lies in all parts of a step",
-        draw(_ON_CPU.replace("[D       ]", "[D]       "), us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU.replace("[D       ]", "[D]       "), us=100, D=NEXT_WORKERS, S="aten::cat"),
         facts=_loader(sample_us=10.0, collate_us=40.0, num_workers=2, dataset_size=320)
         | {
             "steps": {
@@ -225,15 +214,14 @@ ON_CPU = [
     ),
     Example(
         "without a GPU, workers are ahead for most of the time; the window held the end of an epoch",
-        draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=100, D=NEXT_WORKERS, S="aten::cat"),
         facts=_loader(sample_us=10.0, collate_us=80.0, num_workers=2, persistent_workers=True)
         | {"steps": {"unprofiled_us": [2e3] * 40, "unprofiled_parts_us": {"fetch": [450.0] * 40}}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "without a GPU, an epoch opens with a step that saves pictures, and its fetch is soon over",
-        draw(_ON_CPU.replace("[D       ]", "[D]       "), us=100, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU.replace("[D       ]", "[D]       "), us=100, D=NEXT_WORKERS, S="aten::cat"),
         facts=_loader(sample_us=10.0, collate_us=40.0, num_workers=2, dataset_size=320)
         | {
             "steps": {
@@ -246,19 +234,18 @@ ON_CPU = [
                 },
             }
         },
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "without a GPU, a sampler that draws index by index, while samples are cheap",
-        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat"),
         facts=_loader(sample_us=4.0, collate_us=50.0, sampler_us=8000.0, sampler_median_us=8000.0, **_OWN),
         saves_us=(0, 8500),
         says=("Drawing the indices of the next batch takes 8 ms", "Balanced draws them one index at a time"),
     ),
     Example(
         "without a GPU, a sampler that holds up the loop where workers read the samples",
-        draw(_ON_CPU, us=1000, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=1000, D=NEXT_WORKERS, S="aten::cat"),
         facts=_loader(
             num_workers=2, sample_us=4.0, collate_us=50.0, sampler_us=8000.0, sampler_median_us=7900.0, **_OWN
         ),
@@ -267,7 +254,7 @@ ON_CPU = [
     ),
     Example(
         "without a GPU, weights of millions of samples are looked through as an epoch of ten steps begins",
-        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat"),
         facts=_loader(
             sample_us=4.0, collate_us=50.0, sampler="WeightedRandomSampler", sampler_us=4000.0, sampler_median_us=9.0
         )
@@ -277,14 +264,13 @@ ON_CPU = [
     ),
     Example(
         "without a GPU, a sampler of the script's own that costs little beside the step",
-        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat", F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat"),
         facts=_loader(sample_us=4.0, collate_us=50.0, sampler_us=60.0, sampler_median_us=55.0, **_OWN),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "without a GPU, two workers take the cores from the training: cheaper samples give them back",
-        draw(_ON_CPU, us=1000, D=NEXT_WORKERS, S="aten::cat", F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=1000, D=NEXT_WORKERS, S="aten::cat"),
         facts=_loader(sample_us=500.0, collate_us=500.0, num_workers=2)
         | {"vitals": {"timed_us": 1e6, "loop_queued_us": 3e5}},
         saves_us=(0, 16000),
@@ -298,18 +284,11 @@ ON_CPU = [
         says=("use 45 % of all CPU time", "without a core for 40 % of each step"),
         fixes=("Make samples cheaper",),
     ),
-    Example(
-        "without a GPU, workers that take a fifth of all cores",
-        _IN_TIME,
-        facts=_full(400e3),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("without a GPU, workers that take a fifth of all cores", _IN_TIME, facts=_full(400e3), near_miss=True),
     Example(
         "without a GPU, cores that are taken by other processes of the script",
         _IN_TIME,
         facts=_full(900e3, children=6),
-        saves_us=None,
         near_miss=True,
     ),
 ]

@@ -38,10 +38,9 @@ def advice(seen: Seen, made: Batch, min_gain: float) -> Finding | None:
         f"{duration(least)} to {duration(most)}."
     )
     reads = [Source(*at, "function") for at in [facts.sample_from] if at and not at[0].startswith("<")]
-    refilled_us = seen.price.refill_us(step_us - made.us)
     return replace(seen, where=(*reads, *seen.where)).finding(
         seen.waits_for(made.us, min(made.us / step_us, 1.0), said),
-        seen.price.of_us(made.collate_us - most, made.collate_us - least + refilled_us, how),
+        seen.price.of_us(made.collate_us - most, made.collate_us - least + seen.price.refill_us(made.us), how),
         _TENSORS,
         {"collate_us": made.collate_us, "tensors": made.of_numbers, "prepared_us": list(made.floor_us)},
     )

@@ -7,12 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     NEXT,
     Category,
     Drawing,
@@ -22,7 +19,9 @@ from advisor.api import (
     Finding,
     Fix,
     InputWaits,
+    Ints,
     LineCosts,
+    RowMask,
     Source,
     StepOps,
     callers_above,
@@ -35,8 +34,6 @@ from ..shared._places import first_of, place
 from ..shared._words import count, percent
 from ._loader import Seen
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 _Place = tuple[str, int]
 
 # Ops that make a tensor smaller: one that comes after others on the whole tensor could have come before them.
@@ -105,8 +102,8 @@ def _where(found: FullSize, took_ns: list[int], costs: LineCosts | None) -> tupl
     if not spent:
         return ()
     own = costs.lines[max(spent, key=lambda line: spent[line])].source
-    known = {(line.source.file, line.source.line): line.source for line in costs.lines}
-    called = {(line.source.file, line.source.line): line.called_from for line in costs.lines}
+    known = {line.source.place: line.source for line in costs.lines}
+    called = costs.callers
     smaller = [known[at] for line in last[-1:] for at in _way(costs.lines[line].source, called) if at in known]
     functions = {(one.file, one.function) for one in smaller}
     above = (known[at] for at in _way(own, called) if at in known)
@@ -154,7 +151,7 @@ def full_size(ops: StepOps, waits: InputWaits, size: int) -> FullSize | None:
     return FullSize(rows[works], rows[last], min(spent, 1.0), (whole / top, left / top), top)
 
 
-def _shrunk(most: Ints, cuts: Mask, whole: int) -> list[int]:
+def _shrunk(most: Ints, cuts: RowMask, whole: int) -> list[int]:
     """The last op of each run of those that cut a large tensor, if the next op on a sample has half of its numbers."""
     found = []
     ends = np.flatnonzero(cuts & ~np.append(cuts[1:], False))
@@ -199,8 +196,6 @@ def _steps(large: list[int], small: bool = False, pooled: bool = False) -> Drawi
         C=cut,
         R=Ev("aten::adaptive_avg_pool2d", dims=[large, []]) if pooled else Ev("aten::flip", dims=[window, []]),
         S=Ev("aten::cat", dims=[[window, window], []]),
-        F=FORWARD,
-        B=BACKWARD,
     )
 
 

@@ -50,7 +50,7 @@ def advice(seen: Seen, least: float) -> Finding | None:
             f"starts a new epoch, and drawing the indices of {count(loader.dataset_size or 0)} samples takes "
             f"{of_step(drawn_us, price.scale)}."
         ),
-        saving=price.of_us(drawn_us, most_us + price.refill_us(step_us - most_us), how),
+        saving=price.of_us(drawn_us, most_us + price.refill_us(most_us), how),
         where=(line.source,),
         facts={
             "batches_per_iterator": loader.batches_per_iterator,
@@ -125,5 +125,5 @@ def _drawing_us(loader: Loader) -> float:
 def _line(costs: LineCosts | None, waits: InputWaits) -> LineCost | None:
     """Of the lines that ask for batches the one that takes most: the others go on with an epoch."""
     asking = {(at.file, at.line) for at in waits.asked_at}
-    lines = [line for line in (costs.lines if costs else ()) if (line.source.file, line.source.line) in asking]
+    lines = [line for line in (costs.lines if costs else ()) if line.source.place in asking]
     return max(lines, key=lambda line: line.us, default=None)

@@ -103,7 +103,7 @@ def _saving(seen: Seen, low: float, high: float) -> tuple[Saving, tuple[str, ...
     made, how = seen.made, "the measured times to decode and to make smaller, less what they take at the smaller size"
     if seen.workers == 0 and made is not None:
         us, how = made.sample_us, f"{how}; high: plus what loading evicts from the caches"
-        return seen.price.of_us(low * us, high * us + seen.price.refill_us(seen.step_us - us), how), ("input",)
+        return seen.price.of_us(low * us, high * us + seen.price.refill_us(us), how), ("input",)
     of_batch = made.sample_us / made.us if made is not None and made.us else 1.0
     wait = seen.share if seen.on_device else seen.waited[0]
     # Workers that are waited for all the time make steps shorter by as much as their batches get.

@@ -200,7 +200,7 @@ def rows_before(where: Sequence[Source], costs: LineCosts | None, record: RankRe
     pandas.pydata.org/docs/reference/api/pandas.DataFrame.iterrows.html), and each entry is looked up in Python: arrays
     of the columns, made once, need neither.
     """
-    known = {(line.source.file, line.source.line): line for line in (costs.lines if costs else ())}
+    known = costs.by_place if costs else {}
     read = {(one.file, one.function): one for one in where if _of_pandas(known.get((one.file, one.line)))}
     rows = [one for one in (record.containers if record else ()) if one.operation == "row"]
     found = [one for one in rows if (at := read.get((one.file, one.function))) and one.line < at.line]
@@ -216,7 +216,7 @@ def _caller(inside: list[Source], waits: InputWaits, costs: LineCosts | None) ->
 
     It is the one to change where a sample is prepared once; the line that asks for a batch is none of the dataset's.
     """
-    known = {(line.source.file, line.source.line): line for line in (costs.lines if costs else ())}
+    known = costs.by_place if costs else {}
     asked = {(line.file, line.line) for line in waits.asked_at}
     way = [(one.file, one.line) for one in inside[:1]]
     while way and way[-1] in known:

@@ -29,7 +29,7 @@ def advice(seen: Seen, made: Batch) -> Finding | None:
     )
     return seen.finding(
         seen.waits_for(made.us, min(made.us / step_us, 1.0), said),
-        seen.price.of_us(made.us - most, made.us - least + seen.price.refill_us(step_us - made.us), how),
+        seen.price.of_us(made.us - most, made.us - least + seen.price.refill_us(made.us), how),
         _at_once(facts),
         {"batch_us": made.us, "at_once_us": list(made.at_once_us)},
     )

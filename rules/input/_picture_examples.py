@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from advisor.api import BACKWARD, FORWARD, GEMM, NEXT, NEXT_WORKERS, Example, draw
+from advisor.api import NEXT, NEXT_WORKERS, Example, draw
 
 _ON_CPU = """
     step   [1                 ][2                 ]
     cpu    [D       ][F ][B ]  [D       ][F ][B ]
     """
-_IN_LOOP = draw(_ON_CPU, us=1000, D=NEXT, F=FORWARD, B=BACKWARD)
+_IN_LOOP = draw(_ON_CPU, us=1000, D=NEXT)
 _SHORT = "step [1        ][2        ][3        ][4        ]\ncpu  [D][F ][B ][D][F ][B ][D][F ][B ][D][F ][B ]"
 _PHOTOS: dict[str, object] = {
     "format": "JPEG",
@@ -56,7 +56,7 @@ ON_PICTURES = [
     ),
     Example(
         "without a GPU, two workers that decode them, waited for in each step",
-        draw(_ON_CPU, us=1000, D=NEXT_WORKERS, F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=1000, D=NEXT_WORKERS),
         facts=_loader({}, 2),
         saves_us=(3000, 9200),
         says=("JPEG pictures",),
@@ -72,8 +72,6 @@ ON_PICTURES = [
             """,
             us=1000,
             D=NEXT_WORKERS,
-            F=FORWARD,
-            K=GEMM,
         ),
         facts=_loader({}, 2) | {"settings": {"cores": 16}},
         saves_us=(3000, 9200),
@@ -103,7 +101,7 @@ ON_PICTURES = [
     ),
     Example(
         "without a GPU, epochs of four steps that each begin with a wait for two workers",
-        draw(_SHORT, us=1000, D=NEXT_WORKERS, F=FORWARD, B=BACKWARD),
+        draw(_SHORT, us=1000, D=NEXT_WORKERS),
         facts=_loader(None, 2, sample_us=2000.0, persistent_workers=True)
         | {"steps": _steps([30e3, 2e3, 1e3, 1e3] * 10)},
         saves_us=(0, 5500),
@@ -111,7 +109,7 @@ ON_PICTURES = [
     ),
     Example(
         "without a GPU, waits that are long now and then",
-        draw(_SHORT, us=1000, D=NEXT_WORKERS, F=FORWARD, B=BACKWARD),
+        draw(_SHORT, us=1000, D=NEXT_WORKERS),
         facts=_loader(None, 2, sample_us=2000.0, persistent_workers=True)
         | {"steps": _steps([1e3, 2e3, 1e3, 1e3] * 9 + [30e3, 1e3, 1e3, 30e3])},
         saves_us=(0, 4000),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     MOST_KEPT,
@@ -11,14 +10,13 @@ from advisor.api import (
     Events,
     Fix,
     InputWaits,
+    Ints,
     Loader,
     Price,
     beyond_calls,
     intersect,
     total,
 )
-
-Ints = npt.NDArray[np.int64]
 
 # Rows of the loader itself; what it puts together comes once per batch already.
 _LOADER = "enumerate(DataLoader)#"

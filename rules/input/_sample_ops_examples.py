@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import BACKWARD, FORWARD, NEXT, Drawing, Ev, Example, draw
+from advisor.api import NEXT, Drawing, Ev, Example, draw
 
 _SAMPLES = """
     step   [1                          ][2                          ]
@@ -22,8 +22,6 @@ def _drawn(each: int, dims: list[list[int]]) -> Drawing:
         D=NEXT,
         L=Ev("data.py(24): __getitem__"),
         S=Ev("aten::mul", dims=dims, dtypes=["float", "float"], times=each, fill=0.9),
-        F=FORWARD,
-        B=BACKWARD,
     )
 
 

@@ -110,7 +110,7 @@ def _finding(found: Drawing, seen: Seen, facts: Loader) -> Finding:
     low_us, high_us = found.range_us
     if high_us and not found.by_epoch and not seen.on_device:
         how += "; high: plus what drawing them evicts from the caches"
-        high_us += seen.price.refill_us(seen.price.scale.step_us - found.us)
+        high_us += seen.price.refill_us(found.us)
     return Finding(
         message=(
             f"Drawing the indices of the next batch takes {of_step(found.us, seen.price.scale)} "

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Finding, Fix, Loader, Saving, Treatment, constant, duration, overlap_of_each
+from advisor.api import Finding, Fix, Ints, Loader, Saving, Treatment, constant, duration, overlap_of_each
 
 from ..shared._words import loader_call, plural
 from . import _workers
@@ -68,7 +67,7 @@ def _handed_over(seen: Seen) -> bool:
     return seen.on_device and bool(2 * waited_ns[waited_ns <= _HANDED_OVER_NS].sum() > waited_ns.sum())
 
 
-def _waited_ns(seen: Seen) -> npt.NDArray[np.int64]:
+def _waited_ns(seen: Seen) -> Ints:
     """What of each fetch no work of the device hides."""
     events, rows = seen.price.ops.events, list(seen.waits.rows)
     return overlap_of_each(events.start_ns[rows], events.end_ns[rows], seen.waits.exposed)

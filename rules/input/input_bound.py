@@ -44,8 +44,6 @@ from dataclasses import replace
 
 from advisor.api import (
     BACKWARD,
-    FORWARD,
-    GEMM,
     NEXT,
     NEXT_WORKERS,
     Ev,
@@ -129,7 +127,7 @@ def _of_samples(seen: Seen) -> SlowContainer | None:
     """The slow operation on a container that reading samples spends its time in; None if no line tells."""
     if seen.costly is None or seen.costs is None:
         return None
-    known = {(line.source.file, line.source.line): line for line in seen.costs.lines}
+    known = seen.costs.by_place
     lines = {(one.file, one.line) for one in (*seen.costly.sources, *seen.costly.below)}
     return slow_container(seen.record, [known[at] for at in lines if at in known], sum(seen.costly.us))
 
@@ -159,33 +157,31 @@ _ONE_LONG = draw(
     """,
     us=1000,
     D=NEXT_WORKERS,
-    F=FORWARD,
-    K=GEMM,
 )
 
 EXAMPLES = [
     Example(
         "the loop makes each batch itself while the GPU is empty",
-        draw(_ON_GPU, us=1000, D=NEXT, F=FORWARD, K=GEMM),
+        draw(_ON_GPU, us=1000, D=NEXT),
         saves_us=(4000, 11000),
         says=("num_workers=0", "The GPU waits"),
     ),
     Example(
         "the same, and capture knows the cores",
-        draw(_ON_GPU, us=1000, D=NEXT, F=FORWARD, K=GEMM),
+        draw(_ON_GPU, us=1000, D=NEXT),
         facts={"settings": {"cores": 8}, "loaders": [{"num_workers": 0, "batch_size": 32}]},
         saves_us=(4000, 11000),
     ),
     Example(
         "two workers are too slow",
-        draw(_ON_GPU, us=1000, D=NEXT_WORKERS, F=FORWARD, K=GEMM),
+        draw(_ON_GPU, us=1000, D=NEXT_WORKERS),
         facts={"settings": {"cores": 16}, "loaders": [{"num_workers": 2, "batch_size": 32}]},
         saves_us=(4000, 11000),
         says=("2 workers load them too slowly",),
     ),
     Example(
         "two workers are too slow and no core is free",
-        draw(_ON_GPU, us=1000, D=NEXT_WORKERS, F=FORWARD, K=GEMM),
+        draw(_ON_GPU, us=1000, D=NEXT_WORKERS),
         facts={"settings": {"cores": 2}, "loaders": [{"num_workers": 2, "batch_size": 32}]},
         saves_us=(0, 11000),
     ),
@@ -198,18 +194,11 @@ EXAMPLES = [
             """,
             us=1000,
             D=NEXT,
-            F=FORWARD,
-            B=BACKWARD,
         ),
         saves_us=(0, 10000),
         says=("The training loop waits",),
     ),
-    Example(
-        "one long fetch at the start of an epoch",
-        _ONE_LONG,
-        saves_us="unknown",
-        says=("start of an epoch",),
-    ),
+    Example("one long fetch at the start of an epoch", _ONE_LONG, saves_us="unknown", says=("start of an epoch",)),
     Example(
         "one long fetch of four, as workers that take longer for a batch than the steps leave some",
         _ONE_LONG,
@@ -219,8 +208,7 @@ EXAMPLES = [
     ),
     Example(
         "tensors in memory: a batch is made faster than a worker could hand it over",
-        draw(_ON_GPU, us=20, D=NEXT, F=FORWARD, K=GEMM),
-        saves_us=None,
+        draw(_ON_GPU, us=20, D=NEXT),
         near_miss=True,
     ),
     Example(
@@ -233,10 +221,7 @@ EXAMPLES = [
             """,
             us=1000,
             D=NEXT,
-            F=FORWARD,
-            K=GEMM,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -249,8 +234,6 @@ EXAMPLES = [
             """,
             us=1000,
             D=NEXT_WORKERS,
-            F=FORWARD,
-            K=GEMM,
         ),
         facts={"settings": {"cores": 16}, "loaders": [{"num_workers": 2, "batch_size": 32}]},
         saves_us=(0, 1100),
@@ -258,7 +241,7 @@ EXAMPLES = [
     ),
     Example(
         "a short step whose batches workers hand over in 0.3 ms each: they are in time",
-        draw(_ON_GPU, us=30, D=NEXT_WORKERS, F=FORWARD, K=GEMM),
+        draw(_ON_GPU, us=30, D=NEXT_WORKERS),
         facts={"settings": {"cores": 16}, "loaders": [{"num_workers": 2, "batch_size": 32}]},
         saves_us=(0, 330),
         says=("most are ready in time",),
@@ -273,11 +256,8 @@ EXAMPLES = [
             """,
             us=100,
             D=NEXT_WORKERS,
-            F=FORWARD,
             B=Ev(BACKWARD.name, launches=""),
-            K=GEMM,
         ),
-        saves_us=None,
     ),
     *ON_CPU,
     *ON_PICTURES,

@@ -26,8 +26,6 @@ from dataclasses import replace
 from typing import Any
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     NEXT_WORKERS,
     Breakdown,
     Example,
@@ -74,9 +72,7 @@ def check(
             f"{of_step(scale.scaled(wait_us), scale)} for them."
         ),
         saving=scale.saving(
-            0.0,
-            even * wait_us,
-            "high: the same work split evenly over the workers; low: the loop waits as long as now",
+            0.0, even * wait_us, "high: the same work split evenly over the workers; low: the loop waits as long as now"
         ),
         facts={"slowest_us": slowest, "others_us": typical, "wait_us": wait_us, "workers": len(workers)},
         fix=Fix(
@@ -102,22 +98,20 @@ def _workers(*times_us: float) -> dict[str, Any]:
 EXAMPLES = [
     Example(
         "one worker of four has the large files",
-        draw(_STEPS, us=1000, N=NEXT_WORKERS, F=FORWARD, B=BACKWARD),
+        draw(_STEPS, us=1000, N=NEXT_WORKERS),
         facts=_workers(10_000.0, 11_000.0, 60_000.0, 10_000.0),
         saves_us=(0, 6000),
         says=("One of 4 loader workers takes 60 ms",),
     ),
     Example(
         "the same, and a batch is always ready",
-        draw(_STEPS, us=1000, N=replace(NEXT_WORKERS, fill=0.05), F=FORWARD, B=BACKWARD),
+        draw(_STEPS, us=1000, N=replace(NEXT_WORKERS, fill=0.05)),
         facts=_workers(10_000.0, 11_000.0, 60_000.0, 10_000.0),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "four workers alike",
-        draw(_STEPS, us=1000, N=NEXT_WORKERS, F=FORWARD, B=BACKWARD),
+        draw(_STEPS, us=1000, N=NEXT_WORKERS),
         facts=_workers(10_000.0, 11_000.0, 12_000.0, 10_000.0),
-        saves_us=None,
     ),
 ]

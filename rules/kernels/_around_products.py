@@ -16,7 +16,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     FORWARD,
@@ -28,6 +27,7 @@ from advisor.api import (
     Events,
     Example,
     Fix,
+    Ints,
     KernelWork,
     Price,
     StepOps,
@@ -36,12 +36,9 @@ from advisor.api import (
     draw,
     shapes,
     starts_in,
-    union,
 )
 
 from ..shared._examples import node, op
-
-Ints = npt.NDArray[np.int64]
 
 # A fused backward pass has five products where autograd has four: it computes the scores again (FlashAttention-2,
 # algorithm 2).
@@ -66,9 +63,7 @@ def of_the_module(recorded: StepOps, found: Sequence[Ints], means: Ints) -> bool
     """Whether most of these attentions are those of `nn.MultiheadAttention`: by their frames, or a mean over heads."""
     events = recorded.events
     frames = np.flatnonzero(events.of(Category.PYTHON) & events.named(*_FRAMES))
-    within = starts_in(
-        events.start_ns[np.array([one[0] for one in found])], union(events.start_ns[frames], events.end_ns[frames])
-    )
+    within = starts_in(events.start_ns[np.array([one[0] for one in found])], events.covered(frames))
     return 2 * max(int(within.sum()), len(means)) > len(found)
 
 
@@ -152,7 +147,6 @@ def _module(mean: Ev, back: Ev) -> Drawing:
         M=mean,
         B=back,
         Y=SYNC,
-        K=GEMM,
         G=GEMM,
         E=Ev("softmax_warp_forward", "kernel"),
         R=Ev("void at::native::reduce_kernel<512, 1, MeanOps>", "kernel"),
@@ -173,7 +167,6 @@ OF_THE_MODULE = [
     Example(
         "the same mean, and the backward pass goes through it: the script needs the weights",
         _module(_MEAN, node(7, "MeanBackward1", launches="kernel")),
-        saves_us=None,
         near_miss=True,
     ),
     Example(

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
+    AUTOGRAD_NODE,
     Events,
+    Ints,
     Links,
     Nesting,
     Price,
+    RowMask,
     Saving,
     StepOps,
     Steps,
@@ -24,9 +26,6 @@ from advisor.api import (
 )
 
 from ..shared._roofline import saved_us, scaled
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 SOFTMAX = ("aten::_softmax", "aten::_safe_softmax")
 # Least share of the softmax that fused attention saves.
@@ -116,7 +115,7 @@ def _fused_on_device(
     return replace(saving, low_us=min(saving.low_us, price.scale.scaled(least_us)))
 
 
-def _is_softmax(events: Events, nesting: Nesting, rows: Ints) -> Mask:
+def _is_softmax(events: Events, nesting: Nesting, rows: Ints) -> RowMask:
     """Which of these outermost ops hold a softmax."""
     return np.isin(rows, nesting.outer_op[np.flatnonzero(events.exactly(*SOFTMAX))])
 
@@ -174,7 +173,7 @@ def _backward_us(
     mine = np.zeros(len(events), np.bool_)
     mine[np.concatenate(found)] = True
     inside = nesting.within(mine) & (events.sequence >= 0)
-    nodes = events.named("autograd::engine::evaluate_function") & (events.sequence >= 0) & links.inside
+    nodes = events.named(AUTOGRAD_NODE) & (events.sequence >= 0) & links.inside
     if not inside.any() or not nodes.any():
         return None
     hit = nodes & np.isin(events.sequence, np.unique(events.sequence[inside]))

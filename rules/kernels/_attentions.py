@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Category, Events, Lines, Links, Nesting, Source, Trace, shapes
+from advisor.api import AUTOGRAD_NODE, Category, Events, Ints, Lines, Links, Nesting, RowMask, Source, Trace, shapes
 
 from ._attention_cost import SOFTMAX
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 # From product to softmax and from softmax to product, in calls of the user's or a module's code: scale, mask, dropout,
 # casts, each perhaps with views around it.
@@ -25,7 +21,7 @@ def attentions(trace: Trace, nesting: Nesting, links: Links) -> list[Ints]:
     events = trace.events
     if not events.exactly(*SOFTMAX).any():
         return []
-    backward = nesting.within(events.named("autograd::engine::evaluate_function"))
+    backward = nesting.within(events.named(AUTOGRAD_NODE))
     outer = nesting.outer_op
     ops = events.of(Category.CPU_OP) & links.inside & ~backward
     calls = np.flatnonzero(ops & (outer == np.arange(len(events))))
@@ -57,7 +53,7 @@ def lines_of_pattern(lines: Lines | None, rows: Ints) -> tuple[Source, ...]:
     return tuple(dict.fromkeys(same))[:_MOST_LINES]
 
 
-def _within(events: Events, rows: Mask, outer: Ints) -> Ints:
+def _within(events: Events, rows: RowMask, outer: Ints) -> Ints:
     """For each event the last of these rows that it is the outermost op of, -1 where there is none."""
     found = np.full(len(events), -1, np.int64)
     mine = np.flatnonzero(rows)

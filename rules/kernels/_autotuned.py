@@ -6,12 +6,10 @@ import re
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import Category, StepOps
+from advisor.api import Category, Ints, RowMask, StepOps
 
-Ints = npt.NDArray[np.int64]
 # `do_bench` in Triton's python/triton/testing.py fills a buffer of 256 MB before each launch that it times, so that the
 # L2 cache holds nothing, and records an event before and after it.
 _FILL = re.compile(r"FillFunctor|^Memset")
@@ -62,12 +60,12 @@ def autotuned(recorded: StepOps, at_least: int) -> Autotuned | None:
     return Autotuned(kernels, links.launch[kernels].astype(np.int64), names, len(steps))
 
 
-def _timed(recorded: StepOps, rows: Ints, fills: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _timed(recorded: StepOps, rows: Ints, fills: RowMask) -> RowMask:
     """Which launches follow a fill, with an event recorded before and one after them; rows: in order of launches."""
     events = recorded.events
     call = recorded.links.launch[rows]
     records = np.flatnonzero(events.rows_with(events.names_where(_RECORD.search)) & events.of(Category.RUNTIME))
-    known: npt.NDArray[np.int64] = np.zeros(len(rows), np.int64)
+    known: Ints = np.zeros(len(rows), np.int64)
     for thread in np.unique(events.thread[call]):
         mine = events.thread[call] == thread
         at = np.sort(events.start_ns[records[events.thread[records] == thread]])
@@ -77,13 +75,11 @@ def _timed(recorded: StepOps, rows: Ints, fills: npt.NDArray[np.bool_]) -> npt.N
     # The first of the fills that stand directly before: what a kernel itself needs cleared follows the cache's.
     opens = np.where(fills & ~np.append(False, fills[:-1]), np.arange(len(rows)), 0)
     first = np.append(0, np.maximum.accumulate(opens)[:-1])
-    found: npt.NDArray[np.bool_] = ~fills & np.append(False, fills[:-1]) & (known > known[first]) & (after | last)
+    found: RowMask = ~fills & np.append(False, fills[:-1]) & (known > known[first]) & (after | last)
     return found
 
 
-def _runs(
-    recorded: StepOps, rows: Ints, fills: npt.NDArray[np.bool_], timed: npt.NDArray[np.bool_], at_least: int
-) -> Iterator[Ints]:
+def _runs(recorded: StepOps, rows: Ints, fills: RowMask, timed: RowMask, at_least: int) -> Iterator[Ints]:
     """Places of launches of one kernel and of fills, in one step without another kernel, but for the last one."""
     events, links = recorded.events, recorded.links
     work = np.flatnonzero(~fills)

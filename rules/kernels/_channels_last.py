@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Device, RankRecord, StepOps, by_dims, sizes
+from advisor.api import Device, Ints, RankRecord, StepOps, by_dims, sizes
 
 # "Tensor Attributes", torch.memory_format: channels_last is for 4-D tensors, channels_last_3d for 5-D ones.
 _OF_VOLUMES = 5
@@ -28,7 +27,7 @@ def with_the_variable(device: Device, record: RankRecord | None) -> str:
     return f" (with {SUGGEST}=1 in the environment)" if unset else ""
 
 
-def of_volumes(recorded: StepOps, kernels: npt.NDArray[np.int64]) -> bool:
+def of_volumes(recorded: StepOps, kernels: Ints) -> bool:
     """Whether most of the time of these kernels, as far as their ops tell, belongs to convolutions in 3D.
 
     The op of the forward pass has its name; those of the backward pass are one for all, and told by shapes.

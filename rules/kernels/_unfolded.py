@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import Category, StepOps
+from advisor.api import Category, Ints, RowMask, StepOps
 
-Ints = npt.NDArray[np.int64]
 _CALLS = ("aten::convolution", "aten::convolution_backward")
 # `_select_conv_backend` in PyTorch's aten/src/ATen/native/Convolution.cpp takes these for tensors of a GPU where
 # `use_cudnn` there says no; none of them is what it prefers to cuDNN, as `aten::_conv_depthwise2d` is.
@@ -32,7 +30,7 @@ class Unfolded(Struct, frozen=True, eq=False):
     calls: Ints
     kernels: Ints
     owner: Ints
-    folds: npt.NDArray[np.bool_]
+    folds: RowMask
     ops: frozenset[str]
 
 

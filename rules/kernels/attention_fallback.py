@@ -25,21 +25,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Lines,
-    Price,
-    Settings,
-    StepOps,
-    backward_of,
-    draw,
-)
+from advisor.api import Ev, Example, Finding, Fix, Lines, Price, Settings, StepOps, backward_of, draw
 
 from ..shared._places import place, set_at
 from ..shared._words import each_step, often
@@ -125,13 +111,13 @@ _STEPS = """
 EXAMPLES = [
     Example(
         "attention with dropout on a CPU",
-        draw(_STEPS, us=100, F=FORWARD, A=_ATTENTION, P="aten::bmm", D="aten::dropout", B=BACKWARD),
+        draw(_STEPS, us=100, A=_ATTENTION, P="aten::bmm", D="aten::dropout"),
         saves_us=(350, 500),
         says=("dropout on attention weights",),
     ),
     Example(
         "the same in a model of Transformers, whose configuration has the dropout",
-        draw(_STEPS, us=100, F=FORWARD, A=_ATTENTION, P="aten::bmm", D="aten::dropout", B=BACKWARD),
+        draw(_STEPS, us=100, A=_ATTENTION, P="aten::bmm", D="aten::dropout"),
         facts={"settings": {"attention": {"implementation": "sdpa", "dropout": ["attention_dropout"]}}},
         saves_us=(350, 500),
         fixes=("from_pretrained(name, attention_dropout=0.0)",),
@@ -146,26 +132,22 @@ EXAMPLES = [
             gpu 7   [K  ] [K ][K ][K ]                [K ][K ][K ][K ]
             """,
             us=100,
-            F=FORWARD,
             A=_ATTENTION,
             P="aten::bmm",
             D="aten::_softmax",
-            B=BACKWARD,
-            K=GEMM,
         ),
         saves_us="unknown",
     ),
     Example(
         "the plain form on a CPU, where the fused one is switched off",
-        draw(_STEPS, us=100, F=FORWARD, A=_ATTENTION, P="aten::bmm", D="aten::_softmax", B=BACKWARD),
+        draw(_STEPS, us=100, A=_ATTENTION, P="aten::bmm", D="aten::_softmax"),
         facts={"settings": {"flash_sdp": False}},
         saves_us=(110, 410),
         says=("switched off",),
     ),
     Example(
         "the plain form on a CPU without dropout",
-        draw(_STEPS, us=100, F=FORWARD, A=_ATTENTION, P="aten::bmm", D="aten::_softmax", B=BACKWARD),
-        saves_us=None,
+        draw(_STEPS, us=100, A=_ATTENTION, P="aten::bmm", D="aten::_softmax"),
         near_miss=True,
     ),
     Example(
@@ -173,10 +155,7 @@ EXAMPLES = [
         draw(
             "step [1              ][2              ]\ncpu  [F   ][A     ][B] [F   ][A     ][B]",
             us=100,
-            F=FORWARD,
             A="aten::_scaled_dot_product_flash_attention_for_cpu",
-            B=BACKWARD,
         ),
-        saves_us=None,
     ),
 ]

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from advisor.api import Device, Ev, Events, Example, Finding, Fix, Price, Settings, StepOps, draw
+from advisor.api import Device, Ev, Events, Example, Finding, Fix, Ints, Price, RowMask, Settings, StepOps, draw
 
 from ..shared._places import set_at
 from ..shared._words import each_step
@@ -81,7 +81,7 @@ _CHANNELS_LAST = Fix(
 )
 
 
-def _inside(recorded: StepOps, found: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+def _inside(recorded: StepOps, found: RowMask) -> Ints:
     """These ops of the profiled steps."""
     return np.flatnonzero(found & (recorded.steps.step_of(recorded.events.start_ns) >= 0))
 
@@ -127,13 +127,11 @@ EXAMPLES = [
     Example(
         "the same with channels last",
         draw(_LANE, us=1000, C=_images(_FORWARD, _LAST), B=_images(_BACKWARD, _LAST)),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "pictures of three channels",
         draw(_LANE, us=1000, C=_images(_FORWARD, _FIRST, 3), B=_images(_BACKWARD, _FIRST, 3)),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -144,6 +142,5 @@ EXAMPLES = [
             C=_images(_FORWARD, _FIRST),
             O=Ev("aten::linear"),
         ),
-        saves_us=None,
     ),
 ]

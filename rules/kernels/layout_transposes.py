@@ -112,15 +112,7 @@ _ROUND = """
 EXAMPLES = [
     Example(
         "a convolution in fp16 on channels-first pictures",
-        draw(
-            _ROUND,
-            us=100,
-            C=_OPS,
-            W=SYNC,
-            T=_TO,
-            V=_CONV,
-            U=_FROM,
-        ),
+        draw(_ROUND, us=100, C=_OPS, W=SYNC, T=_TO, V=_CONV, U=_FROM),
         saves_us=(0, 850),
         says=("runs 2 kernels only",),
     ),
@@ -134,7 +126,6 @@ EXAMPLES = [
     Example(
         "the same on a Radeon card, whose convolutions are slower in NHWC",
         draw(_ROUND, us=100, device="RX7900XTX", C=_OPS, W=SYNC, T=_MIOPEN, V=_CONV, U=_MIOPEN),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -153,11 +144,9 @@ EXAMPLES = [
             """,
             us=10,
             C=_OPS,
-            F=FORWARD,
             T=Ev(_TO.name, "kernel", fill=0.2),
             V=_CONV,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -166,11 +155,9 @@ EXAMPLES = [
             "step [1           ][2           ]\ncpu  [C ][F  ]     [C ][F  ]\ngpu 7  [T ][V   ]    [T ][V   ]",
             us=100,
             C=FORWARD,
-            F=FORWARD,
             T=Ev("void at::native::elementwise_kernel<128, 4, direct_copy_kernel_cuda>", "kernel"),
             V=GEMM,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -179,9 +166,7 @@ EXAMPLES = [
             "step [1           ][2           ]\ncpu  [C ][F  ]     [C ][F  ]\ngpu 7  [V ][V   ]    [V ][V   ]",
             us=100,
             C=FORWARD,
-            F=FORWARD,
             V=_CONV,
         ),
-        saves_us=None,
     ),
 ]

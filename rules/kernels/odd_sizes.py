@@ -259,24 +259,13 @@ EXAMPLES = [
     Example(
         "the same size, where neither strides nor the kernel say what lies along memory",
         _drawn(_product(4096, 243, 50257, strides=False), _UNSAID),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "an odd number of rows: rows do not lie along memory",
-        _drawn(_product(4095, 240, 50304)),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("an odd number of rows: rows do not lie along memory", _drawn(_product(4095, 240, 50304)), near_miss=True),
     Example(
         "an odd size in fp32, which no matrix unit takes",
         _drawn(_product(4096, 240, 50257, "float"), Ev("ampere_sgemm_128x64_nn", "kernel")),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "sizes that fit",
-        _drawn(_product(4096, 240, 50304), _FIT),
-        saves_us=None,
-    ),
+    Example("sizes that fit", _drawn(_product(4096, 240, 50304), _FIT)),
 ]

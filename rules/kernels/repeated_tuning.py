@@ -27,7 +27,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
@@ -38,6 +37,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Links,
     Missing,
@@ -55,7 +55,6 @@ from ..shared._places import set_at
 from ..shared._words import count, each_step, plural
 from ._autotuned import Autotuned, autotuned
 
-Ints = npt.NDArray[np.int64]
 _CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
 # A convolution is one to three kernels with its transposes; cuDNN has seven algorithms and more to try.
 _TRIES = 4
@@ -263,14 +262,12 @@ EXAMPLES = [
         "pictures of other sizes, whose shapes have been seen",
         _drawn(_convolution(57), _convolution(61), _ONE),
         facts=_ON,
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "the switch is off",
         _drawn(_convolution(57), _convolution(61), _TRY),
         facts={"settings": {"cudnn_benchmark": False}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -279,13 +276,7 @@ EXAMPLES = [
         saves_us=(300, 1500),
         says=("that are only timed",),
     ),
-    Example(
-        "one size, timed once",
-        _timing(_convolution(57), _convolution(57)),
-        facts=_ON,
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("one size, timed once", _timing(_convolution(57), _convolution(57)), facts=_ON, near_miss=True),
     Example(
         "Triton tunes a kernel in each step",
         _by_triton_drawn("R"),
@@ -298,15 +289,13 @@ EXAMPLES = [
         "Triton tunes a kernel in the first step, and never again",
         _by_triton_drawn("E"),
         facts={"settings": {"cudnn_benchmark": False}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "a kernel whose result is cleared before each launch",
         _by_triton_drawn("R", "cudaFuncGetAttributes"),
         facts={"settings": {"cudnn_benchmark": False}},
-        saves_us=None,
         near_miss=True,
     ),
-    Example("one size", _drawn(_convolution(57), _convolution(57), _TRY), facts=_ON, saves_us=None),
+    Example("one size", _drawn(_convolution(57), _convolution(57), _TRY), facts=_ON),
 ]

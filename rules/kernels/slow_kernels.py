@@ -223,7 +223,6 @@ EXAMPLES = [
     Example(
         "the same numbers in one group: the arithmetic is 256 times as much, and takes the time",
         _drawn(_depthwise(128, 1), "sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc"),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -243,7 +242,6 @@ EXAMPLES = [
             T=Ev("void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true>", "kernel"),
             K=Ev("sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc", "kernel"),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -253,16 +251,10 @@ EXAMPLES = [
         saves_us=(0, 1800),
         says=("not contiguous",),
     ),
-    Example(
-        "a sum that takes 1.8 times as long as the memory needs",
-        _drawn(_ADD, _STRIDED, us=10),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("a sum that takes 1.8 times as long as the memory needs", _drawn(_ADD, _STRIDED, us=10), near_miss=True),
     Example(
         "a small sum: 0.1 µs of memory traffic, the rest is the start of a kernel",
         _drawn(Ev("aten::add", dims=[[1 << 14], [1 << 14]], dtypes=["float", "float"]), _STRIDED),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -272,6 +264,5 @@ EXAMPLES = [
             "triton_poi_fused_add_relu_0",
             us=10,
         ),
-        saves_us=None,
     ),
 ]

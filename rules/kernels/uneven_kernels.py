@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
@@ -35,6 +34,7 @@ from advisor.api import (
     Events,
     Example,
     Finding,
+    Ints,
     Links,
     Missing,
     Nesting,
@@ -49,13 +49,11 @@ from advisor.api import (
     intersect,
     is_communication,
     total,
-    union,
 )
 
 from ..shared._roofline import scaled
 from ..shared._words import percent
 
-Ints = npt.NDArray[np.int64]
 # Fewer calls say little about what is usual; shorter kernels are mostly start and end.
 _CALLS = 10
 _LEAST_NS = 20_000
@@ -157,12 +155,12 @@ def _places(op: Ints, name: Ints, start_ns: Ints) -> Ints:
 def _beside(trace: Trace, rows: Ints) -> str:
     """What ran on other streams during most of the slow calls."""
     events = trace.events
-    slow = union(events.start_ns[rows], events.end_ns[rows])
+    slow = events.covered(rows)
     others = trace.device_work & ~np.isin(events.stream, np.unique(events.stream[rows]))
     talk = others & events.rows_with(events.names_where(is_communication))
     for chosen, words in ((talk, ", concurrently with communication"), (others, ", concurrently with another stream")):
         at = np.flatnonzero(chosen)
-        if 2 * total(intersect(slow, union(events.start_ns[at], events.end_ns[at]))) >= total(slow):
+        if 2 * total(intersect(slow, events.covered(at))) >= total(slow):
             return words
     return ", with nothing else of this process running"
 
@@ -190,6 +188,6 @@ def _drawn(usual: float, slow: float, beside: str = "") -> Drawing:
 EXAMPLES = [
     Example("one call of six takes eight times as long", _drawn(1, 1), saves_us=(0, 1600), says=("nothing else",)),
     Example("another stream works meanwhile", _drawn(1, 1, _BESIDE), saves_us=(0, 1600), says=("another stream",)),
-    Example("a call that takes a fifth longer", _drawn(1, 0.15), saves_us=None, near_miss=True),
-    Example("calls that take as long as their like", _drawn(0.8, 0.1), saves_us=None),
+    Example("a call that takes a fifth longer", _drawn(1, 0.15), near_miss=True),
+    Example("calls that take as long as their like", _drawn(0.8, 0.1)),
 ]

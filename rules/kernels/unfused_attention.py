@@ -32,16 +32,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
     Ev,
     Example,
     Finding,
     Fix,
+    Ints,
     KernelWork,
     Lines,
     Nesting,
@@ -58,9 +55,6 @@ from ._around_products import NO_WEIGHTS, OF_THE_MODULE, head_means, means_are_u
 from ._attention_cost import Around, cost_of, fused
 from ._attention_words import in_transformers
 from ._attentions import attentions, lines_of_pattern
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 CONFIRMED = "real trace: TimeSformer with attention op by op on an H100; measured pairs on a CPU"
 
@@ -187,13 +181,13 @@ EXAMPLES = [
     *OF_THE_MODULE,
     Example(
         "product, mask, softmax, product",
-        draw(_BY_HAND, us=1000, Q=_SCORES, M="aten::masked_fill", S="aten::_softmax", V=_SCORES, B=BACKWARD),
+        draw(_BY_HAND, us=1000, Q=_SCORES, M="aten::masked_fill", S="aten::_softmax", V=_SCORES),
         saves_us=(5000, 8500),
         says=("once a step",),
     ),
     Example(
         "the same in a model of Transformers",
-        draw(_BY_HAND, us=1000, Q=_SCORES, M="aten::masked_fill", S="aten::_softmax", V=_SCORES, B=BACKWARD),
+        draw(_BY_HAND, us=1000, Q=_SCORES, M="aten::masked_fill", S="aten::_softmax", V=_SCORES),
         facts={"settings": {"attention": {"implementation": "eager"}}},
         saves_us=(5000, 8500),
         fixes=('from_pretrained(name, attn_implementation="sdpa")',),
@@ -212,8 +206,6 @@ EXAMPLES = [
             S="aten::_softmax",
             D="aten::native_dropout",
             V=_SCORES,
-            F=FORWARD,
-            K=GEMM,
             E=Ev("softmax_warp_forward", "kernel"),
         ),
         saves_us=(6000, 15500),
@@ -233,8 +225,6 @@ EXAMPLES = [
             A="aten::add",
             S="aten::_softmax",
             V=_SCORES,
-            F=FORWARD,
-            K=GEMM,
             E=Ev("softmax_warp_forward", "kernel"),
         ),
         # Three kernels of 4 ms: all but the gather at most.
@@ -254,8 +244,6 @@ EXAMPLES = [
             M="aten::masked_fill",
             S="aten::_softmax",
             V=_SCORES,
-            F=FORWARD,
-            K=GEMM,
             E=Ev("softmax_warp_forward", "kernel"),
         ),
         # Two kernels of 4 ms: low, the mask and 0.3 of the softmax.
@@ -275,8 +263,6 @@ EXAMPLES = [
             M="aten::add",
             S="aten::_softmax",
             V=_SCORES,
-            F=FORWARD,
-            K=GEMM,
             E=Ev("softmax_warp_forward", "kernel"),
         ),
         saves_us=(6000, 15500),
@@ -291,9 +277,7 @@ EXAMPLES = [
             M="aten::mul",
             S=Ev("aten::_softmax", dims=[[64, 24]]),
             V=Ev("aten::bmm", dims=[[24, 64, 32], [24, 32, 32]]),
-            B=BACKWARD,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -301,11 +285,8 @@ EXAMPLES = [
         draw(
             "step [1              ][2              ]\ncpu  [F   ][S ][B    ] [F   ][S ][B    ]",
             us=1000,
-            F=FORWARD,
             S="aten::_softmax",
-            B=BACKWARD,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -313,10 +294,7 @@ EXAMPLES = [
         draw(
             "step [1              ][2              ]\ncpu  [F   ][A     ][B] [F   ][A     ][B]",
             us=1000,
-            F=FORWARD,
             A="aten::_scaled_dot_product_flash_attention_for_cpu",
-            B=BACKWARD,
         ),
-        saves_us=None,
     ),
 ]

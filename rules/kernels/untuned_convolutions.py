@@ -21,10 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
-    FORWARD,
     Category,
     Device,
     Ev,
@@ -32,6 +30,7 @@ from advisor.api import (
     Finding,
     Fix,
     GpuBusy,
+    Ints,
     Missing,
     Scale,
     Settings,
@@ -94,7 +93,7 @@ def check(
     )
 
 
-def _same_in_each_step(recorded: StepOps, rows: npt.NDArray[np.int64]) -> bool:
+def _same_in_each_step(recorded: StepOps, rows: Ints) -> bool:
     """Whether every step has the same shapes; unknown shapes are not the same."""
     dims = recorded.events.dims[rows]
     if (dims < 0).any():
@@ -118,29 +117,26 @@ _OFF = {"settings": {"cudnn_benchmark": False, "deterministic": False, "compiled
 EXAMPLES = [
     Example(
         "fixed sizes, and nothing tried out",
-        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(32), F=FORWARD, K=_KERNEL, L=_KERNEL),
+        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(32), K=_KERNEL, L=_KERNEL),
         facts=_OFF,
         saves_us="unknown",
         says=("cudnn.benchmark is off",),
     ),
     Example(
         "sizes that change",
-        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(31), F=FORWARD, K=_KERNEL, L=_KERNEL),
+        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(31), K=_KERNEL, L=_KERNEL),
         facts=_OFF,
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "deterministic algorithms were asked for",
-        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(32), F=FORWARD, K=_KERNEL, L=_KERNEL),
+        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(32), K=_KERNEL, L=_KERNEL),
         facts={"settings": {"cudnn_benchmark": False, "deterministic": True}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "tried out",
-        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(32), F=FORWARD, K=_KERNEL, L=_KERNEL),
+        draw(_STEPS, us=100, C=_convolution(32), D=_convolution(32), K=_KERNEL, L=_KERNEL),
         facts={"settings": {"cudnn_benchmark": True}},
-        saves_us=None,
     ),
 ]

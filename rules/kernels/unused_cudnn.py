@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     SYNC,
@@ -37,6 +36,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     KernelWork,
     Lines,
     Price,
@@ -49,7 +49,6 @@ from ..shared._roofline import WELL_MADE, scaled
 from ..shared._words import each_step, plural
 from ._unfolded import OWN_3D, OWN_DILATED, Unfolded, unfolded
 
-Ints = npt.NDArray[np.int64]
 _HOW = (
     "low: the copies into matrices and back, which cuDNN's implicit products do without; high: kernels as near the "
     "device's peak as efficient ones come, where the recorded shapes tell their work, else all of their time"
@@ -239,12 +238,7 @@ EXAMPLES = [
             j=_copies("col2im"),
             p=_PRODUCT,
         ),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "by cuDNN",
-        _drawn("aten::cudnn_convolution", ("implicit_gemm", "wgrad"), gradients=_LAUNCHES),
-        saves_us=None,
-    ),
+    Example("by cuDNN", _drawn("aten::cudnn_convolution", ("implicit_gemm", "wgrad"), gradients=_LAUNCHES)),
 ]

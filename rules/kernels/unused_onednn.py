@@ -24,7 +24,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     Calibration,
@@ -34,10 +33,11 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Price,
-    RankRecord,
     Saving,
+    Settings,
     StepOps,
     constant,
     dims_of,
@@ -48,10 +48,8 @@ from advisor.api import (
     sizes,
 )
 
-from ..shared._places import first_line, set_at
+from ..shared._places import first_line, longest, set_at
 from ..shared._words import each_step
-
-Ints = npt.NDArray[np.int64]
 
 _CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
 _WITHOUT = (
@@ -64,8 +62,6 @@ _MOSTLY = 0.8
 # As many channels as the convolution that the calibration times; of others nothing is known.
 _CHANNELS, _LEAST_FLOPS = 32, constant("onednn.least_operations").value
 _CLAIMS = ("forward", "backward", "other_ops")
-# Rows whose line is asked for; where these have none, neither have others.
-_TRIED = 8
 
 
 def check(
@@ -73,11 +69,10 @@ def check(
     device: Device,
     calibration: Calibration,
     lines: Lines | None,
-    record: RankRecord | None,
+    settings: Settings | None,
     *,
     min_share: float = 0.1,  # of the step in such convolutions: oneDNN saves only a part of it
 ) -> Iterator[Finding]:
-    settings = record.settings if record else None
     enabled = settings.onednn_enabled if settings else None
     if device.kind != "none" or price.on_device or enabled:
         return
@@ -88,7 +83,7 @@ def check(
         return
     saving = _saving(price, calibration, rows) if off else None
     took = each_step(price, spent_us)
-    first = first_line(lines, rows[np.argsort(-price.ops.events.dur_ns[rows])][:_TRIED])
+    first = first_line(lines, longest(price.ops.events, rows))
     yield Finding(
         message=f"Convolutions in fp32 take {took}, and "
         + ("`torch.backends.mkldnn.enabled` is off." if off else "run without oneDNN, as if it were disabled."),
@@ -218,13 +213,11 @@ EXAMPLES = [
     Example(
         "a single image, for which torch chooses its own kernels",
         draw(_LANE, us=5000, C=_forward(batch=1), B=_backward(), W=_inner(1)),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "oneDNN is on",
         draw(_LANE, us=5000, C=_forward(), B=_backward(), W=Ev("aten::mkldnn_convolution")),
         facts=_facts(True),
-        saves_us=None,
     ),
 ]

@@ -24,16 +24,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     FORWARD,
-    GEMM,
     Ev,
     Example,
     Finding,
     Fix,
     GpuBusy,
+    Ints,
     Lines,
     Price,
     RankRecord,
@@ -80,7 +79,7 @@ def _meanwhile(price: Price, found: DriverCalls) -> str:
     return f"the GPU is idle for {duration(found.idle_us)} of each step ({share}) during calls"
 
 
-def _fix(price: Price, freeing: npt.NDArray[np.int64], record: RankRecord | None) -> Fix:
+def _fix(price: Price, freeing: Ints, record: RankRecord | None) -> Fix:
     """What ends these calls: retries of a full device free and allocate as `empty_cache()` does.
 
     An allocation that fails frees what is cached within the op that asked for memory; `empty_cache()` is in no op.
@@ -131,13 +130,13 @@ _STEPS = """
 EXAMPLES = [
     Example(
         "the cache is emptied in each step",
-        draw(_STEPS, us=100, F=FORWARD, G=FORWARD, A=_MALLOC, Z=_FREE, K=GEMM),
+        draw(_STEPS, us=100, G=FORWARD, A=_MALLOC, Z=_FREE),
         saves_us=(0, 1600),
         says=("allocates device memory in 1 call a step and frees it in 1",),
     ),
     Example(
         "memory is allocated in each step, where expandable segments are set already",
-        draw(_STEPS, us=100, F=FORWARD, G=FORWARD, A=_MALLOC, Z=_MALLOC, K=GEMM),
+        draw(_STEPS, us=100, G=FORWARD, A=_MALLOC, Z=_MALLOC),
         facts={"environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
         saves_us=(0, 1600),
         says=("in 2 calls a step",),
@@ -145,30 +144,21 @@ EXAMPLES = [
     ),
     Example(
         "a device that is full: an op that needs memory frees first",
-        draw(_RETRIED, us=100, F=FORWARD, G=_NEEDY, M=_MALLOC, Z=_FREE, K=GEMM),
+        draw(_RETRIED, us=100, G=_NEEDY, M=_MALLOC, Z=_FREE),
         saves_us=(0, 1600),
         says=("allocates device memory in 2 calls a step and frees it in 1",),
         fixes=("Lower the peak",),
     ),
     Example(
         "expandable segments are unmapped in each step",
-        draw(_STEPS, us=100, F=FORWARD, G=FORWARD, A=_MAP, Z=_UNMAP, K=GEMM),
+        draw(_STEPS, us=100, G=FORWARD, A=_MAP, Z=_UNMAP),
         saves_us=(0, 1600),
         says=("allocates device memory in 1 call a step and frees it in 1",),
         fixes=("Remove `torch.cuda.empty_cache()`",),
     ),
     Example(
         "pinned memory of the host",
-        draw(
-            _STEPS,
-            us=100,
-            F=FORWARD,
-            G=FORWARD,
-            A=Ev("cudaHostAlloc", "cuda_runtime"),
-            Z=Ev("cudaFreeHost", "cuda_runtime"),
-            K=GEMM,
-        ),
-        saves_us=None,
+        draw(_STEPS, us=100, G=FORWARD, A=Ev("cudaHostAlloc", "cuda_runtime"), Z=Ev("cudaFreeHost", "cuda_runtime")),
         near_miss=True,
     ),
     Example(
@@ -180,11 +170,8 @@ EXAMPLES = [
             gpu 7   [K                          ][K                          ]
             """,
             us=100,
-            F=FORWARD,
             A=_MALLOC,
-            K=GEMM,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     KEPT,

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.api import ELEMENTWISE, FORWARD, GEMM, Category, Drawing, Ev, Example, Finding, Fix, Lines, Price, draw
+from advisor.api import ELEMENTWISE, GEMM, Category, Drawing, Ev, Example, Finding, Fix, Lines, Price, draw
 
 from ..cheaper_equivalents._equivalent import Equivalent, whole, worth
 from ..shared._words import plural
@@ -80,7 +80,6 @@ def _drawn(outer: str) -> Drawing:
         us=10,
         T=Ev(outer, launches=""),
         L=Ev("aten::fill_", launches="kernel"),
-        F=FORWARD,
         K=ELEMENTWISE,
         G=GEMM,
     )
@@ -95,7 +94,6 @@ def _drawn_without() -> Drawing:
         """,
         us=10,
         T=Ev("aten::empty", launches=""),
-        F=FORWARD,
         G=GEMM,
     )
 
@@ -108,8 +106,8 @@ EXAMPLES = [
         says=("fills 1 new tensor",),
         fixes=("fill_uninitialized_memory = False",),
     ),
-    Example("no fill in an op that makes a tensor", _drawn_without(), saves_us=None),
-    Example("a fill that the script asked for", _drawn("aten::zeros"), saves_us=None, near_miss=True),
+    Example("no fill in an op that makes a tensor", _drawn_without()),
+    Example("a fill that the script asked for", _drawn("aten::zeros"), near_miss=True),
     Example(
         "the same fills on a CPU, where they pay for memory that is touched first",
         draw(
@@ -121,9 +119,7 @@ EXAMPLES = [
             us=10,
             T=Ev("aten::empty"),
             L=Ev("aten::fill_"),
-            F=FORWARD,
         ),
-        saves_us=None,
         near_miss=True,
     ),
 ]

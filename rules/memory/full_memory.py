@@ -25,21 +25,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
-    Device,
-    Example,
-    Finding,
-    Fix,
-    Missing,
-    PeakMemory,
-    RankRecord,
-    Trace,
-    data_size,
-    draw,
-)
+from advisor.api import Device, Example, Finding, Fix, Missing, PeakMemory, RankRecord, Trace, data_size, draw
 
 from ..shared._allocator import EXPANDABLE, expandable
 from ..shared._words import percent
@@ -145,43 +131,36 @@ def _facts(used: float, kept: float, state: float = 8e9, weights: float = 4e9) -
 EXAMPLES = [
     Example(
         "half of a full device is the optimizer's state",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD, K=GEMM, device="A100"),
+        draw(_STEPS, us=1000, device="A100"),
         facts=_facts(78e9, 80e9, state=40e9, weights=10e9),
         saves_us="unknown",
         says=("the optimizer's state 40 GB", "activations and buffers 28 GB"),
     ),
     Example(
         "memory in pieces",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD, K=GEMM, device="A100"),
+        draw(_STEPS, us=1000, device="A100"),
         facts=_facts(20e9, 60e9),
         saves_us="unknown",
         says=("20 GB of it by tensors",),
     ),
     Example(
         "memory in pieces, though segments may grow",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD, K=GEMM, device="A100"),
+        draw(_STEPS, us=1000, device="A100"),
         facts=_facts(20e9, 60e9) | {"environment": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "full of activations, under autocast",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD, K=GEMM, device="A100"),
+        draw(_STEPS, us=1000, device="A100"),
         facts=_facts(78e9, 80e9, state=8e9, weights=4e9) | {"settings": {"autocast": True}},
         saves_us="unknown",
         fixes=("Use activation checkpointing to save memory",),
     ),
     Example(
         "twice as much kept as used, of a device that is nearly empty",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD, K=GEMM, device="A100"),
+        draw(_STEPS, us=1000, device="A100"),
         facts=_facts(2e9, 5e9, state=4e8, weights=2e8),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "three quarters of the device",
-        draw(_STEPS, us=1000, F=FORWARD, B=BACKWARD, K=GEMM, device="A100"),
-        facts=_facts(60e9, 64e9),
-        saves_us=None,
-    ),
+    Example("three quarters of the device", draw(_STEPS, us=1000, device="A100"), facts=_facts(60e9, 64e9)),
 ]

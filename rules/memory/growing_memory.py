@@ -26,17 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import (
-    Example,
-    Finding,
-    Fix,
-    KeptGraphs,
-    MemoryTrend,
-    Missing,
-    RankRecord,
-    Source,
-    data_size,
-)
+from advisor.api import Example, Finding, Fix, KeptGraphs, MemoryTrend, Missing, RankRecord, Source, data_size
 
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
@@ -87,11 +77,7 @@ def _kept(kept: KeptGraphs, trend: MemoryTrend | None) -> Finding:
     return Finding(
         message=f"{how[0].upper()}{how[1:]}{place(where)}: {of_steps} of them so far{held}.{grown}",
         where=(where,) if where else (),
-        facts={
-            "losses": kept.losses,
-            "held_bytes": kept.held_bytes,
-            **(_facts(trend) if trend else {}),
-        },
+        facts={"losses": kept.losses, "held_bytes": kept.held_bytes, **(_facts(trend) if trend else {})},
         fix=_SUMMED if kept.summed else _LISTED,
         at_most="medium",
     )
@@ -159,14 +145,12 @@ EXAMPLES = [
         "a meter of losses whose graphs the backward pass has emptied",
         STEPS_ON_CPU,
         facts={"kept_graphs": _METER["kept_graphs"] | {"held_bytes": 4e3}} | _memory(0.0),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "the losses of the last steps beside memory that grows",
         STEPS_ON_CPU,
         facts={"kept_graphs": _METER["kept_graphs"] | {"held_bytes": None}} | _memory(2e5),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -180,41 +164,13 @@ EXAMPLES = [
         "a process that still grows after a hundred steps, as allocators do",
         STEPS_ON_CPU,
         facts=_memory(2e6),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
-        "losses whose graphs the backward pass has emptied",
-        STEPS_ON_CPU,
-        facts=_LIST | _memory(0.0),
-        saves_us=None,
-        near_miss=True,
+        "losses whose graphs the backward pass has emptied", STEPS_ON_CPU, facts=_LIST | _memory(0.0), near_miss=True
     ),
-    Example(
-        "a cache that was filled once",
-        STEPS_ON_CPU,
-        facts=_memory(0.0, jump=3e8),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "a list of plain numbers",
-        STEPS_ON_CPU,
-        facts=_memory(1e3),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "memory that stays as it is",
-        STEPS_ON_CPU,
-        facts=_memory(0.0),
-        saves_us=None,
-    ),
-    Example(
-        "a bare trace does not tell",
-        STEPS_ON_CPU,
-        saves_us=None,
-        near_miss=True,
-        skipped="not captured by `advisor run`",
-    ),
+    Example("a cache that was filled once", STEPS_ON_CPU, facts=_memory(0.0, jump=3e8), near_miss=True),
+    Example("a list of plain numbers", STEPS_ON_CPU, facts=_memory(1e3), near_miss=True),
+    Example("memory that stays as it is", STEPS_ON_CPU, facts=_memory(0.0)),
+    Example("a bare trace does not tell", STEPS_ON_CPU, near_miss=True, skipped="not captured by `advisor run`"),
 ]

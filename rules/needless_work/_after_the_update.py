@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import OPTIMIZER, CallSites, Ev, Example, Finding, Fix, Lines, Price, Reused, draw, is_layer
+from advisor.api import CallSites, Ev, Example, Finding, Fix, Lines, Price, Reused, draw, is_layer
 
 from ..shared._examples import node
 from ..shared._places import place
@@ -63,7 +63,6 @@ _OPS: dict[str, Any] = {
     **{name: linear(number) for name, number in zip("ABEF", (1, 2, 3, 4), strict=True)},
     **{name: node(number) for name, number in zip("ZYXW", (2, 1, 4, 3), strict=True)},
     **dict.fromkeys("CD", Ev("aten::linear", dims=LAYER)),
-    "O": OPTIMIZER,
     "I": Ev("aten::item", dims=[[]]),
 }
 

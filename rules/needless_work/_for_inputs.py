@@ -12,10 +12,7 @@ from ._gradient_uses import ASIDE, DROPPED, INPUT, MAYBE, NEVER, USED
 
 
 def with_aside(
-    events: Events,
-    nesting: Nesting,
-    found: Sequence[backward_passes.Pass],
-    verdicts: Sequence[Sequence[int]],
+    events: Events, nesting: Nesting, found: Sequence[backward_passes.Pass], verdicts: Sequence[Sequence[int]]
 ) -> list[list[int]]:
     """The verdicts; of a pass whose only use is the gradient of an input, ASIDE for the gradients of parameters.
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import Events, ObservedOps, Readers, StepOps, backward_passes, nodes_of
+from advisor.api import Events, Ints, ObservedOps, Readers, RowMask, StepOps, backward_passes, nodes_of
 
 from ..shared._places import forward_rows
 from ._unused_records import recorded_numbers
 
-Ints = npt.NDArray[np.int64]
 Pass = backward_passes.Pass
 
 
@@ -117,14 +115,14 @@ def rows_of_all(found: Sequence[Penalty]) -> tuple[Ints, bool]:
     return np.unique(np.concatenate(rows)), alone
 
 
-def _of_record(recorded: StepOps, first: Pass, numbers: tuple[int, int], nodes: Ints) -> npt.NDArray[np.bool_]:
+def _of_record(recorded: StepOps, first: Pass, numbers: tuple[int, int], nodes: Ints) -> RowMask:
     """Which nodes of a later pass the first one recorded. Each thread has numbers of its own."""
     events = recorded.events
     root = first.nodes[0]
     on_loop = bool(events.thread[root] == recorded.steps.main_thread)
     like = events.forward_thread[nodes] == events.forward_thread[root]
     inside = (events.sequence[nodes] >= numbers[0]) & (events.sequence[nodes] <= numbers[1])
-    chosen: npt.NDArray[np.bool_] = inside & (like if on_loop else ~like)
+    chosen: RowMask = inside & (like if on_loop else ~like)
     return chosen
 
 

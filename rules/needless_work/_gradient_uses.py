@@ -6,12 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import Category, Events, Nesting, Optimizer, Trace, backward_passes, dims_of, shapes_in
-
-Ints = npt.NDArray[np.int64]
+from advisor.api import Category, Events, Ints, Nesting, Optimizer, RowMask, Trace, backward_passes, dims_of, shapes_in
 
 # What becomes of a stored gradient. MAYBE: equal shapes leave it open; INPUT: of a tensor that need not be a parameter;
 # UNREAD: of such a tensor, and no op works on anything of its shape until the next forward pass. ASIDE: of a parameter,
@@ -114,7 +111,7 @@ def _of_layers(trace: Trace) -> set[str]:
     return layers | tables
 
 
-def _distinct(events: Events, rows: npt.NDArray[np.bool_]) -> Iterator[list[object]]:
+def _distinct(events: Events, rows: RowMask) -> Iterator[list[object]]:
     chosen = np.flatnonzero(rows & (events.dims >= 0))
     for index in np.unique(events.dims[chosen], return_index=True)[1].tolist():
         yield dims_of(events, int(chosen[index]))

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Category, Events, Nesting, Steps, Trace, backward_passes, dims_of, live_ops, shapes_in
+from advisor.api import Category, Events, Ints, Nesting, Steps, Trace, backward_passes, dims_of, live_ops, shapes_in
 
 from ._gradient_uses import INPUT, UNREAD
 
-Ints = npt.NDArray[np.int64]
 # Ops that look at a tensor without what it holds, or make a tensor of the next batch a leaf: they read no gradient.
 _VIEWS = ("aten::detach", "detach", "aten::detach_", "aten::requires_grad_", "aten::view", "aten::alias", "aten::zero_")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
     NO_GRAD_SAVES,
     Category,
     Events,
+    Ints,
     Links,
     Nesting,
     Price,
@@ -26,8 +26,6 @@ from advisor.api import (
 
 from ._gradient_uses import DROPPED, INPUT, MAYBE, THROUGH, UNREAD, USED
 from ._input_gradients import evaluated_again
-
-Ints = npt.NDArray[np.int64]
 
 # Nodes of ops with one activation: they hand a gradient to nothing but the op before them and their parameters.
 _UNARY = (

@@ -7,12 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import Events, StepOps, dims_of, sizes
-
-Ints = npt.NDArray[np.int64]
+from advisor.api import Events, Floats, Ints, StepOps, dims_of, sizes
 
 # Their results for a position depend on no later one.
 _RECURRENT = ("aten::gru", "aten::lstm", "aten::rnn_tanh", "aten::rnn_relu")
@@ -39,7 +36,7 @@ class Prefixes(Struct, frozen=True, eq=False):
     layers: Ints
     appends: Ints
 
-    def kept(self, spent_ns: npt.NDArray[np.float64]) -> list[tuple[Ints, float, float]]:
+    def kept(self, spent_ns: Floats) -> list[tuple[Ints, float, float]]:
         """(ops of a call, least, most of their time that stays) where each call computes the added positions alone.
 
         By a line through the time of all calls over their lengths: its slope with two standard errors.

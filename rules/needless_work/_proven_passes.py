@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import CallSites, Lines, Reused, Source, Trace, UnfollowedForwards, is_layer
-
-Ints = npt.NDArray[np.int64]
+from advisor.api import CallSites, Ints, Lines, Reused, Source, Trace, UnfollowedForwards, is_layer
 
 
 def proven_again(trace: Trace, reused: Reused, forwards: UnfollowedForwards) -> tuple[Ints, Ints]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import FIRST_GRADIENT, Reused, StepOps, backward_passes
+from advisor.api import AUTOGRAD_NODE, FIRST_GRADIENT, Ints, Reused, StepOps, backward_passes
 
-Ints = npt.NDArray[np.int64]
 Pass = backward_passes.Pass
 _NONE = np.empty(0, np.int64)
 
@@ -35,7 +33,7 @@ class RecordedBy(Struct, frozen=True, eq=False):
         So of ops with one count all but the last recorded nothing, and what the last op of all recorded is not known.
         """
         events = recorded.trace.events
-        nodes = np.flatnonzero(events.named(backward_passes.NODE) & (events.sequence >= 0))
+        nodes = np.flatnonzero(events.named(AUTOGRAD_NODE) & (events.sequence >= 0))
         ops = reused.ops[(events.sequence[reused.ops] >= 0) & (events.forward_thread[reused.ops] <= 0)]
         if not len(nodes) or not len(ops):
             return cls(recorded, reused, _NONE, _NONE, _NONE)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
+    AUTOGRAD_NODE,
     FIRST_GRADIENT,
     Category,
     Events,
     Intervals,
+    Ints,
     Nesting,
     Trace,
     backward_passes,
@@ -22,7 +23,6 @@ from advisor.api import (
     sizes,
 )
 
-Ints = npt.NDArray[np.int64]
 Key = tuple[int, int]
 
 _CLEARS = "Optimizer.zero_grad#"
@@ -116,7 +116,7 @@ def _recorded_inside(trace: Trace, nesting: Nesting, found: Sequence[backward_pa
     """Engine calls inside of which ops are recorded: of passes that are differentiated, or that compute layers anew."""
     events = trace.events
     ops = events.of(Category.CPU_OP) & (events.sequence >= 0) & (events.forward_thread <= 0)
-    outer = nesting.outer_op.compress(ops & ~events.named(backward_passes.NODE, "Backward"))
+    outer = nesting.outer_op.compress(ops & ~events.named(AUTOGRAD_NODE, "Backward"))
     calls = np.zeros(len(events), bool)
     calls[[row for one in found for row in one.nodes]] = True
     return set(outer[calls[outer]].tolist())

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import FIRST_GRADIENT, Category, Events, Intervals, Nesting, Steps, backward_passes, shapes
+from advisor.api import FIRST_GRADIENT, Category, Events, Intervals, Ints, Nesting, Steps, backward_passes, shapes
 
 from ._repeated_nodes import like_a_sum, node_key
 
-Ints = backward_passes.Ints
 Key = tuple[int, int]
 Root = tuple[Key, int]  # a node, and which of its results
 # Nodes of ops with one result: of others (unbind, split, max) two calls may start at different results, which the

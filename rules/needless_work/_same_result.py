@@ -10,22 +10,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
+    AUTOGRAD_NODE,
     CallSites,
     Category,
     Intervals,
+    Ints,
     Lines,
     Price,
     Reused,
+    RowMask,
     Saving,
     Source,
     StepOps,
     Steps,
     Trace,
     UnfollowedForwards,
-    backward_passes,
     edits,
     subtract,
     total,
@@ -35,8 +36,6 @@ from advisor.api import (
 from ..shared._side_effect_factors import SIDE_EFFECTS
 from ._recorded_by import RecordedBy
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Range = tuple[float, float]
 # Ops that only look at a tensor anew: of no use without the ones around them.
 _VIEWS = frozenset(
@@ -98,7 +97,7 @@ def reuse(price: Price, reused: Reused, lines: Lines | None, rows: Ints, firsts:
     # Gradients of what is cast once are added up all the same, before the cast's own node instead of behind it.
     kept = graph.sums(np.intersect1d(nodes, graph.by(casts)))
     of_nodes = _spans(trace, nodes)
-    every = np.flatnonzero(trace.events.named(backward_passes.NODE) & (trace.events.thread == steps.main_thread))
+    every = np.flatnonzero(trace.events.named(AUTOGRAD_NODE) & (trace.events.thread == steps.main_thread))
     wide = _both(called, _joined(trace, steps, every, np.intersect1d(nodes, every)))
     sure = subtract(_both(_spans(trace, rows), of_nodes), _spans(trace, kept))
     claims = price.claims("forward", "backward", "other_ops", "host")
@@ -139,7 +138,7 @@ def owned(recorded: StepOps, reused: Reused, forwards: UnfollowedForwards | None
     return again, np.setdiff1d(constant, np.union1d(both, reused.first[np.isin(reused.again, both)]))
 
 
-def _pairs(reused: Reused, chosen: Mask) -> Ints:
+def _pairs(reused: Reused, chosen: RowMask) -> Ints:
     """(n, 2) each of these ops that computes something again, and the one that had."""
     return np.stack((reused.again[chosen], reused.first[chosen]), axis=1)
 
@@ -168,7 +167,7 @@ def _called(recorded: StepOps, reused: Reused, rows: Ints, casts: Ints) -> tuple
     return seen, _both(around, _spans(trace, casts))
 
 
-def _with_views(ops: Ints, views: Mask, rows: Ints) -> Ints:
+def _with_views(ops: Ints, views: RowMask, rows: Ints) -> Ints:
     """The rows with the views of what they read or made: those next to one of them, with no other op between."""
     chosen = np.isin(ops, rows)
     others = np.flatnonzero(~views)
@@ -197,7 +196,7 @@ def _joined(trace: Trace, steps: Steps, among: Ints, rows: Ints) -> Intervals:
 
 
 def _spans(trace: Trace, rows: Ints) -> Intervals:
-    return union(trace.events.start_ns[rows], trace.events.end_ns[rows])
+    return trace.events.covered(rows)
 
 
 def _both(one: Intervals, other: Intervals) -> Intervals:

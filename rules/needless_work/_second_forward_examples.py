@@ -53,25 +53,18 @@ WITHOUT_GRADIENTS = [
         "a pass under no_grad has other weights or another batch: its ops read other tensors",
         draw(_AFTER, us=100, **_TRAINED),
         facts={"reused": {"names": ["aten::linear"], "ops": [0, 0, 0, 0], "again": [], "constant": []}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "the pass without gradients comes first, and decides what is trained",
         draw(_BEFORE, us=100, **_TRAINED),
         facts=_seen(),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "a figure of the loss is computed again for a log, and no network",
-        draw(
-            _AFTER,
-            us=100,
-            **_FIGURES,
-        ),
+        draw(_AFTER, us=100, **_FIGURES),
         facts=_seen("aten::softmax"),
-        saves_us=None,
         near_miss=True,
     ),
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.api import OPTIMIZER, Drawing, Ev, Example, backward_passes, draw
+from advisor.api import GRADIENT_STORE, OPTIMIZER, Drawing, Ev, Example, draw
 
 from ..shared._examples import node
 
@@ -14,7 +14,7 @@ def _linear(number: int, *weights: int) -> Ev:
 
 
 def _stored(*shape: int, fill: float = 1.0) -> Ev:
-    return Ev(backward_passes.STORES, dims=[list(shape)], launches="", fill=fill)
+    return Ev(GRADIENT_STORE, dims=[list(shape)], launches="", fill=fill)
 
 
 _STEPS = """
@@ -49,7 +49,6 @@ def _drawn(
         U=_stored(*head, fill=fill),
         X=node(3, launches=None),
         V=_stored(*backbone, fill=fill),
-        O=OPTIMIZER,
         P=OPTIMIZER,
         M=_UPDATE,
         Q=_UPDATE,
@@ -149,7 +148,7 @@ UNUSED_GRADIENTS = [
         saves_us=(800, 1900),
         says=("gradients of 2 parameters", "updates 1"),
     ),
-    Example("all parameters are updated", _drawn((3, 512), (512, 512)), facts=_frozen(2), saves_us=None),
+    Example("all parameters are updated", _drawn((3, 512), (512, 512)), facts=_frozen(2)),
     Example(
         "fakes that are not detached: the generator's gradients are dropped before its own pass",
         _in_turns(added=False),
@@ -161,7 +160,6 @@ UNUSED_GRADIENTS = [
         "both losses train the generator: its gradients add up until its optimizer steps",
         _in_turns(added=True),
         facts=_TWO,
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -172,13 +170,7 @@ UNUSED_GRADIENTS = [
         says=("goes through a network that this loss does not train",),
         fixes=("requires_grad_(False)",),
     ),
-    Example(
-        "the judge's optimizer applies what both losses add up",
-        _through(*_LATE),
-        facts=_TWO,
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("the judge's optimizer applies what both losses add up", _through(*_LATE), facts=_TWO, near_miss=True),
     Example(
         "a tensor of the batch has a gradient, too, that nobody reads",
         _drawn((3, 512), (64, 512), known=False),
@@ -190,7 +182,6 @@ UNUSED_GRADIENTS = [
         "the gradient of a batch is drawn as a picture",
         _drawn((3, 512), (64, 512), known=False, read=True),
         facts=_frozen(1),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -204,17 +195,13 @@ UNUSED_GRADIENTS = [
         "a penalty on the batch, whose gradients of the layer add to those of the loss",
         _attack(added=True),
         facts=_frozen(1),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "the layer's gradient is read as well", _attack(read=True), facts=_frozen(1), saves_us=None, near_miss=True
-    ),
+    Example("the layer's gradient is read as well", _attack(read=True), facts=_frozen(1), near_miss=True),
     Example(
         "what is trained comes last in the backward pass",
         _drawn((512, 512), (3, 512), fill=0.02),
         facts=_frozen(1),
-        saves_us=None,
         near_miss=True,
     ),
 ]

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
+    AUTOGRAD_NODE,
     CallSites,
     Category,
     Events,
     Intervals,
+    Ints,
     Nesting,
     Price,
+    RowMask,
     Source,
     StepOps,
     Unfollowed,
@@ -26,7 +28,6 @@ from advisor.api import (
     union,
 )
 
-Ints = npt.NDArray[np.int64]
 Pass = backward_passes.Pass
 # A pass records itself where nearly all that its derivatives call is recorded: a checkpointed layer is a part of one.
 _RECORDED = 0.9
@@ -55,7 +56,7 @@ def unused_passes(recorded: StepOps, found: Sequence[Pass]) -> Iterator[Pass]:
     own = recorded_numbers(events, recorded.nesting, found)
     if not any(own):
         return
-    nodes = np.flatnonzero(events.named(backward_passes.NODE) & (events.sequence >= 0))
+    nodes = np.flatnonzero(events.named(AUTOGRAD_NODE) & (events.sequence >= 0))
     updates = events.start_ns[events.of(Category.ANNOTATION) & events.named(backward_passes.UPDATES)]
     last_ns = int(updates.max()) if len(updates) else 0
     used = set()
@@ -101,7 +102,7 @@ def recorded_numbers(events: Events, nesting: Nesting, found: Sequence[Pass]) ->
     return result
 
 
-def _twice(events: Events, nesting: Nesting, rows: Ints) -> npt.NDArray[np.bool_]:
+def _twice(events: Events, nesting: Nesting, rows: Ints) -> RowMask:
     """Which ops hold one of the same name and number: a transform of torch.func handed them on to what is below it."""
     holds = np.zeros(len(events) + 1, bool)
     above = nesting.parent

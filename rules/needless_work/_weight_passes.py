@@ -8,14 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
     BACKWARD,
     Events,
     Intervals,
+    Ints,
     Price,
+    RowMask,
     StateReads,
     by_dims,
     constant,
@@ -24,8 +25,6 @@ from advisor.api import (
     sizes,
 )
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Shape = tuple[int, ...]
 
 # Sums of weights times numbers, and copies of such sums.
@@ -151,14 +150,14 @@ def _tensors(dims: list[Any]) -> int:
     return sum(sizes(dims, at) == shape for at in range(len(dims)))
 
 
-def _are_sums(events: Events, rows: Ints) -> Mask:
-    of_two: Mask = by_dims(events, rows, _tensors) == 2
+def _are_sums(events: Events, rows: Ints) -> RowMask:
+    of_two: RowMask = by_dims(events, rows, _tensors) == 2
     return events.exactly(*_SUMS)[rows] & of_two
 
 
-def _linear(events: Events, rows: Ints) -> Mask:
+def _linear(events: Events, rows: Ints) -> RowMask:
     """Which ops scale a tensor by a number, add two, or copy one."""
-    of_one: Mask = by_dims(events, rows, _tensors) == 1
+    of_one: RowMask = by_dims(events, rows, _tensors) == 1
     return ~events.exactly(*_SCALED)[rows] | of_one
 
 

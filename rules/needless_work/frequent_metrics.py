@@ -24,17 +24,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from advisor.api import Drawing, Example, Finding, Fix, Lines, Price, SideResults
 
 from ..cheaper_equivalents._equivalent import Equivalent, worth
 from ..shared._examples import node, observed, op, two_steps
+from ..shared._places import longest
 
 # How often the metric is computed where it is computed less often.
 _EVERY = 10
-# Rows whose line is asked for, the longest first; where these have none, neither have others.
-_TRIED = 8
 
 
 def check(
@@ -51,7 +48,7 @@ def check(
         parts=((rows, 1 - 1 / _EVERY, 1.0),),
         how=f"low: computed in every {_EVERY}th step; high: never",
         claims=("forward", "other_ops"),
-        shown=rows[np.argsort(-price.ops.events.dur_ns[rows], kind="stable")][:_TRIED],
+        shown=longest(price.ops.events, rows),
         at_most="medium",  # Python may decide by the number
     )
     if known := worth(price, lines, one, min_share):
@@ -110,17 +107,10 @@ EXAMPLES = [
         says=("no op of the training reads",),
     ),
     Example("the squares go to NumPy, which may return them", _drawn(), None, _facts(3), near_miss=True),
-    Example(
-        "the next step's loss reads the number",
-        _drawn(),
-        saves_us=None,
-        facts=_facts(onward=[(4, 1)]),
-        near_miss=True,
-    ),
+    Example("the next step's loss reads the number", _drawn(), facts=_facts(onward=[(4, 1)]), near_miss=True),
     Example(
         "the error of the images is the loss, and printed",
         two_steps("[F   ][S    ][P    ][M ][X][Y][W][Z ][I]", **_TRAINED),
-        saves_us=None,
         facts=observed("linear sub pow mean item", [[], [1], [1], [1], [1]], leaving=[]),
         near_miss=True,
     ),

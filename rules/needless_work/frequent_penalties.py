@@ -45,12 +45,10 @@ from advisor.api import (
 
 from ..cheaper_equivalents._equivalent import Equivalent, worth
 from ..shared._examples import node, observed, op, two_steps
-from ..shared._places import first_line, place, set_at
+from ..shared._places import TRIED, first_line, place, set_at
 from ..shared._words import often
 from ._gradient_penalties import Penalty, penalties, rows_of_all
 
-# Passes whose line is asked for; where these have none, neither have others.
-_TRIED = 8
 # As StyleGAN2 takes the R1 penalty of its discriminator.
 _EVERY = 16
 # Taken in fewer of the steps, it is taken now and then already.
@@ -92,7 +90,7 @@ def check(
     )
     if not (spent := worth(price, lines, one, min_share)):
         return
-    taken = first_line(lines, np.array([each.first[0] for each in found[:_TRIED]], np.int64))
+    taken = first_line(lines, np.array([each.first[0] for each in found[:TRIED]], np.int64))
     called = CallSites.compute(price.ops.trace, lines).of_rows(found[0].first) if lines else ()
     where = (*set_at(record.settings if record else None, "penalty_every"), *((taken,) if taken else ()), *called)
     message = (
@@ -100,9 +98,7 @@ def check(
         f"{'forward pass and ' if alone else ''}first- and second-order backward passes take {spent.spent}. "
     )
     finding = spent.finding(
-        message + (_KNOWN if known else _UNKNOWN),
-        {"penalties": len(found) / steps, "penalty_us": spent.spent_us},
-        _FIX,
+        message + (_KNOWN if known else _UNKNOWN), {"penalties": len(found) / steps, "penalty_us": spent.spent_us}, _FIX
     )
     yield replace(finding, where=tuple(dict.fromkeys(where)))
 

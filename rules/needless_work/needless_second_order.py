@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 
 from advisor.api import (
-    GEMM,
     NO_GRAD_SAVES,
     OPTIMIZER,
     BackwardPasses,
@@ -48,7 +47,7 @@ from advisor.api import (
 
 from ..shared._device_waits import waiting_us
 from ..shared._examples import node, op
-from ..shared._places import first_line, place
+from ..shared._places import TRIED, first_line, place
 from ..shared._words import each_step, often
 from ._unused_records import behind, unused_passes
 
@@ -56,8 +55,6 @@ CONFIRMED = "measured pair on a CPU: first-order meta-learning with create_graph
 
 # Of a pass with its record, what was saved without it.
 _SAVES = constant("share.second_order").range
-# Passes whose line is asked for; where these have none, neither have others.
-_TRIED = 8
 
 
 def check(
@@ -92,7 +89,7 @@ def check(
     )
     if saving.high_us < min_share * scale.step_us:
         return
-    where = first_line(lines, np.array([one.nodes[0] for one in passes[:_TRIED]]))
+    where = first_line(lines, np.array([one.nodes[0] for one in passes[:TRIED]]))
     yield Finding(
         message=(
             f"A backward pass with `create_graph=True` runs {often(len(passes) / steps.count)}"
@@ -152,7 +149,6 @@ def _rows(*, recorded: bool, followed: bool, again: bool) -> dict[str, Any]:
         "N": _inside(name, 5 if recorded else None),
         "E": op("linear", number=6),
         "W": node(5 if followed else 6, launches=None),
-        "O": OPTIMIZER,
         "P": OPTIMIZER,
     }
 
@@ -166,16 +162,15 @@ EXAMPLES = [
     ),
     Example(
         "the same beside a device that waits for the pass",
-        draw(_BESIDE, us=100, K=GEMM, **_rows(recorded=True, followed=False, again=False)),
+        draw(_BESIDE, us=100, **_rows(recorded=True, followed=False, again=False)),
         saves_us=(0, 450),
         says=("the GPU waits for it",),
     ),
     Example(
         "beside a device that has enough to do",
-        draw(_AHEAD, us=100, K=GEMM, **_rows(recorded=True, followed=False, again=False)),
-        saves_us=None,
+        draw(_AHEAD, us=100, **_rows(recorded=True, followed=False, again=False)),
         near_miss=True,
     ),
-    Example("a gradient penalty: the record is differentiated", _drawn(followed=True), saves_us=None, near_miss=True),
-    Example("without create_graph", _drawn(recorded=False), saves_us=None),
+    Example("a gradient penalty: the record is differentiated", _drawn(followed=True), near_miss=True),
+    Example("without create_graph", _drawn(recorded=False)),
 ]

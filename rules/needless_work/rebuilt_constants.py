@@ -142,22 +142,19 @@ EXAMPLES = [
                 "constant": [0, 1],
             }
         },
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "positions of a batch whose length is another one each time",
         draw(_STEPS, us=100, **_OPS),
         facts=_facts([]),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "a table that is small beside the step",
         draw(_STEPS, us=1000, **(_OPS | {"G": Ev("aten::arange", fill=0.001), "C": Ev("aten::cos", fill=0.001)})),
         facts=_facts([0, 1]),
-        saves_us=None,
         near_miss=True,
     ),
-    Example("nobody looked", draw(_STEPS, us=100, **_OPS), facts={}, saves_us=None, skipped="was not recorded"),
+    Example("nobody looked", draw(_STEPS, us=100, **_OPS), facts={}, skipped="was not recorded"),
 ]

@@ -31,14 +31,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
-    GEMM,
     Example,
     Features,
     Finding,
     Fix,
+    Ints,
     Lines,
     Loader,
     LoaderFacts,
@@ -60,7 +59,6 @@ from ._same_result import reuse
 
 CONFIRMED = "measured pair on a CPU: a frozen backbone that runs in each of ten epochs against once"
 
-Ints = npt.NDArray[np.int64]
 # Passes over the data set from which on there is an epoch that need not compute; the last batch may have been dropped.
 _PASSES = 1.5
 _LAYERS = 2
@@ -189,12 +187,7 @@ _STEPS = """
     """
 
 
-_OPS: dict[str, Any] = {
-    "C": op("conv2d"),
-    "R": op("relu"),
-    "H": op("linear", number=1),
-    "B": node(1, launches=None),
-}
+_OPS: dict[str, Any] = {"C": op("conv2d"), "R": op("relu"), "H": op("linear", number=1), "B": node(1, launches=None)}
 _LOADER: dict[str, Any] = {
     "batch_size": 32,
     "dataset_size": 640,
@@ -220,7 +213,7 @@ def _facts(loader: dict[str, Any] | None = None, number: int = 200, **seen: Any)
 
 
 def _nothing(title: str, facts: dict[str, Any]) -> Example:
-    return Example(title, draw(_STEPS, us=100, **_OPS), facts=facts, saves_us=None, near_miss=True)
+    return Example(title, draw(_STEPS, us=100, **_OPS), facts=facts, near_miss=True)
 
 
 EXAMPLES = [
@@ -248,7 +241,6 @@ EXAMPLES = [
             """,
             us=100,
             **{name: replace(one, launches="kernel") for name, one in _OPS.items()},
-            K=GEMM,
         ),
         facts=_facts(),
         saves_us=(1500, 2700),
@@ -273,8 +265,7 @@ EXAMPLES = [
         "nothing is frozen",
         draw(_STEPS, us=100, **_OPS),
         facts={"reused": {"names": ["aten::conv2d"], "ops": [0], "waits": [[]]}, "loaders": [_LOADER]},
-        saves_us=None,
         skipped="ran different ops",
     ),
-    Example("nobody looked", draw(_STEPS, us=100, **_OPS), facts={}, saves_us=None, skipped="was not recorded"),
+    Example("nobody looked", draw(_STEPS, us=100, **_OPS), facts={}, skipped="was not recorded"),
 ]

@@ -31,10 +31,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     GEMM,
+    GRADIENT_STORE,
     OPTIMIZER,
     BackwardPasses,
     CallSites,
@@ -44,6 +44,7 @@ from advisor.api import (
     Finding,
     Fix,
     Intervals,
+    Ints,
     Lines,
     Price,
     Saving,
@@ -57,17 +58,12 @@ from advisor.api import (
 )
 
 from ..shared._examples import node
-from ..shared._places import first_line, place
+from ..shared._places import TRIED, first_line, place
 from ..shared._words import count, each_step
 from ._repeated_nodes import Repeated, repeated
 from ._repeated_slopes import Slopes, slopes
 
 CONFIRMED = "measured pair on a CPU: three losses of one network, one backward pass each against one for their sum"
-
-Ints = npt.NDArray[np.int64]
-
-# Rows whose line is asked for; where these have none, neither have others.
-_TRIED = 8
 
 
 def check(
@@ -93,7 +89,7 @@ def check(
 
 def _of_losses(price: Price, found: Repeated, lines: Lines | None, spent_us: float, saving: Saving) -> Finding:
     """Several losses, a backward pass each."""
-    at = (first_line(lines, found.firsts[:_TRIED]), first_line(lines, found.roots[:_TRIED]))
+    at = (first_line(lines, found.firsts[:TRIED]), first_line(lines, found.roots[:TRIED]))
     where = tuple(dict.fromkeys(source for source in at if source is not None))
     named = place(where[0] if where else None)
     return Finding(
@@ -144,7 +140,7 @@ def _called(trace: Trace, lines: Lines | None, one: backward_passes.Pass) -> tup
     """The lines that ask for a pass: the one that calls a helper around grad(), and that of grad() itself."""
     rows = np.array(one.nodes, np.int64)
     apart = CallSites.compute(trace, lines).where_apart(rows) if lines is not None else None
-    return tuple(source for source in (apart, first_line(lines, rows[:_TRIED])) if source is not None)
+    return tuple(source for source in (apart, first_line(lines, rows[:TRIED])) if source is not None)
 
 
 def _of_one_call(price: Price, found: Slopes, claims: tuple[str, ...]) -> Saving:
@@ -222,12 +218,11 @@ def _drawn(
     rows |= {"A": _op("aten::linear", 1), "B": _op("aten::relu", 2)}
     rows |= {"C": _op("aten::linear", 11), "D": _op("aten::relu", 12)}
     rows |= {
-        "O": OPTIMIZER,
         "P": OPTIMIZER,
         "Q": between,
         "R": Ev("aten::ones_like", dims=[[]]),
         "N": Ev("aten::threshold_backward", dims=[_BATCH, _BATCH]),
-        "S": Ev(backward_passes.STORES, dims=[_WEIGHT], launches=""),
+        "S": Ev(GRADIENT_STORE, dims=[_WEIGHT], launches=""),
         "J": Ev("aten::detach", dims=[_WEIGHT]),
         "K": Ev("aten::add_" if added else "aten::detach", dims=[_WEIGHT, _WEIGHT]),
     }
@@ -268,17 +263,11 @@ EXAMPLES = [
         says=("2 backward passes run through the same graph", "up to 2 of its nodes"),
     ),
     Example("the same beside a GPU", _drawn(on_device=True), saves_us=(900, 1200), says=("2 backward passes",)),
-    Example("each loss has a graph of its own", _drawn(one_graph=False), saves_us=None, near_miss=True),
-    Example(
-        "the gradients of the first loss are dropped before the second",
-        _drawn(added=False),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("each loss has a graph of its own", _drawn(one_graph=False), near_miss=True),
+    Example("the gradients of the first loss are dropped before the second", _drawn(added=False), near_miss=True),
     Example(
         "the gradients of the first loss are read before the second",
         _drawn(between=Ev("aten::clone", dims=[_WEIGHT])),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -293,11 +282,9 @@ EXAMPLES = [
         saves_us=(900, 1300),
         says=("2 calls of torch.autograd.grad()", "up to 2 nodes"),
     ),
-    Example("one call for both inputs", _slopes(one_call=True), saves_us=None),
-    Example(
-        "rows of a Jacobian: another gradient of the output each", _slopes(ones=False), saves_us=None, near_miss=True
-    ),
-    Example("two outputs, differentiated one by one", _slopes(of_two=True), saves_us=None, near_miss=True),
-    Example("the losses are added up", _drawn(together=True), saves_us=None),
-    Example("the optimizer steps after each loss", _drawn(between=OPTIMIZER), saves_us=None, near_miss=True),
+    Example("one call for both inputs", _slopes(one_call=True)),
+    Example("rows of a Jacobian: another gradient of the output each", _slopes(ones=False), near_miss=True),
+    Example("two outputs, differentiated one by one", _slopes(of_two=True), near_miss=True),
+    Example("the losses are added up", _drawn(together=True)),
+    Example("the optimizer steps after each loss", _drawn(between=OPTIMIZER), near_miss=True),
 ]

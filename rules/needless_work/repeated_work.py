@@ -35,7 +35,6 @@ import numpy as np
 
 from advisor.api import (
     FORWARD,
-    OPTIMIZER,
     Ev,
     Example,
     Finding,
@@ -165,7 +164,6 @@ _CALLED: dict[str, Any] = {
     **{name: op("linear", number=number) for name, number in zip("BADC", (2, 3, 4, 5), strict=True)},
     **{name: node(number) for name, number in zip("ZYVW", (1, 2, 3, 4), strict=True)},
     "R": Ev("aten::ones_like"),
-    "O": OPTIMIZER,
 }
 _CALLED_TWICE: dict[str, Any] = {
     "names": ["aten::linear", "aten::ones_like"],
@@ -211,17 +209,12 @@ EXAMPLES = [
         saves_us=(700, 1200),
     ),
     Example(
-        "a layer of the same form on another batch",
-        draw(_STEPS, us=100, **_PASSES),
-        facts=_facts([]),
-        saves_us=None,
-        near_miss=True,
+        "a layer of the same form on another batch", draw(_STEPS, us=100, **_PASSES), facts=_facts([]), near_miss=True
     ),
     Example(
         "the observed step ran other ops than the profiled ones",
         draw(_STEPS, us=100, **_PASSES),
         facts={"reused": {"names": ["aten::conv2d"], "ops": [0, 0, 0], "again": [(2, 0)], "constant": []}},
-        saves_us=None,
         near_miss=True,
         skipped="ran different ops",
     ),
@@ -252,7 +245,6 @@ EXAMPLES = [
             **({key: one for key, one in _CASTING.items() if key not in "WS"} | _SHORT_CASTS),
         ),
         facts={"reused": _CAST_AGAIN},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -269,7 +261,6 @@ EXAMPLES = [
             b=Ev(FORWARD.name, fill=0.02),
         ),
         facts=_facts([(2, 0)]),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -283,8 +274,7 @@ EXAMPLES = [
         "what the step before had is computed again for a backward pass of another kind",
         draw(_CLOSURE, us=100, **(_CALLED | {"Y": node(2, "ReluBackward0"), "W": node(4, "ReluBackward0")})),
         facts={"reused": _CALLED_TWICE},
-        saves_us=None,
         near_miss=True,
     ),
-    Example("nobody looked", draw(_STEPS, us=100, **_PASSES), facts={}, saves_us=None, skipped="was not recorded"),
+    Example("nobody looked", draw(_STEPS, us=100, **_PASSES), facts={}, skipped="was not recorded"),
 ]

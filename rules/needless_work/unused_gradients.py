@@ -39,19 +39,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.api import (
-    BackwardPasses,
-    Finding,
-    Fix,
-    Library,
-    Lines,
-    Missing,
-    OptimizerFacts,
-    Price,
-    RankRecord,
-)
+from advisor.api import BackwardPasses, Finding, Fix, Library, Lines, Missing, OptimizerFacts, Price, Settings
 
-from ..shared._places import first_line, forward_lines, set_at
+from ..shared._places import TRIED, first_line, forward_lines, set_at
 from ..shared._words import count, each_step, plural
 from ._for_inputs import with_aside
 from ._gradient_uses import ASIDE, DROPPED, NEVER, THROUGH, UNREAD, parameters, updates, uses
@@ -64,9 +54,6 @@ CONFIRMED = (
     "gradients of the other parts"
 )
 
-# Rows whose line is asked for, the longest first; where these have none, neither have others.
-_TRIED = 8
-
 
 def check(
     price: Price,
@@ -74,7 +61,7 @@ def check(
     backward: BackwardPasses,
     lines: Lines | None,
     library: Library,
-    record: RankRecord | None,
+    settings: Settings | None,
     *,
     min_share: float = 0.02,  # one line to add; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
@@ -108,9 +95,9 @@ def check(
             continue
         nodes = rows.nodes if len(rows.nodes) else rows.makers
         longest = nodes[np.argsort(-price.ops.events.dur_ns[nodes])]
-        where = first_line(lines, longest[:_TRIED] if len(rows.nodes) else rows.sure[:_TRIED])
+        where = first_line(lines, longest[:TRIED] if len(rows.nodes) else rows.sure[:TRIED])
         forward = forward_lines(lines, price.ops.trace, longest) if kind not in (UNREAD, ASIDE) else ()
-        asked = set_at(record.settings if record else None, "requires_grad") if kind == UNREAD else ()
+        asked = set_at(settings, "requires_grad") if kind == UNREAD else ()
         yield Finding(
             message=_message(kind, rows, known.number, each_step(price, sure_us)),
             saving=saving,

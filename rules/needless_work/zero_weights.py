@@ -33,25 +33,12 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import (
-    Drawing,
-    Example,
-    Finding,
-    Fix,
-    Lines,
-    ObservedOps,
-    Price,
-    Source,
-    ZeroTerms,
-    nodes_of,
-)
+from advisor.api import Drawing, Example, Finding, Fix, Ints, Lines, ObservedOps, Price, Source, ZeroTerms, nodes_of
 
-from ..cheaper_equivalents._equivalent import Equivalent, Ints, worth
+from ..cheaper_equivalents._equivalent import Equivalent, worth
 from ..shared._examples import node, observed, op, two_steps
-from ..shared._places import first_line
+from ..shared._places import TRIED, first_line
 
-# Rows whose line is asked for, the longest first; where these have none, neither have others.
-_TRIED = 8
 _HOW = (
     "the forward pass of the term and the backward pass of all its ops; low: without the forward pass of ops of which "
     "Python reads a number as well"
@@ -74,10 +61,7 @@ def check(
     if not len(nodes):
         return
     one = Equivalent(
-        parts=((forward, 1.0, 1.0), (told, 0.0, 1.0), (nodes, 1.0, 1.0)),
-        how=_HOW,
-        shown=by_cost[0][0],
-        at_most="high",
+        parts=((forward, 1.0, 1.0), (told, 0.0, 1.0), (nodes, 1.0, 1.0)), how=_HOW, shown=by_cost[0][0], at_most="high"
     )
     if known := worth(price, lines, one, min_share):
         finding = known.finding(
@@ -107,7 +91,7 @@ def _by_cost(price: Price, terms: ZeroTerms, seen: ObservedOps) -> list[tuple[In
 
 def _places(lines: Lines, terms: list[tuple[Ints, Ints]]) -> tuple[Source, ...]:
     """The statement of each product, and the line that takes most of its term."""
-    found = (first_line(lines, rows[:_TRIED]) for term in terms for rows in term)
+    found = (first_line(lines, rows[:TRIED]) for term in terms for rows in term)
     return tuple(dict.fromkeys(one for one in found if one is not None))
 
 
@@ -173,7 +157,6 @@ EXAMPLES = [
     Example(
         "parameters are summed and multiplied by zero, so that each has a gradient",
         two_steps("[F      ][A][N][S][X][Y][Z        ]", **_TOUCHED),
-        saves_us=None,
         facts=observed("linear sum mul add", [[], [], [1], [1, 3]]),
         near_miss=True,
     ),

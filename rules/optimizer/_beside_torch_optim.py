@@ -6,18 +6,17 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
+    AUTOGRAD_NODE,
     Category,
     Drawing,
     Ev,
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Missing,
     Optimizer,
@@ -79,7 +78,7 @@ def updates_of_others(price: Price, lines: Lines, settings: Settings | None, min
     first, last = rows[edges[:-1]], rows[edges[1:] - 1]
     often = np.diff(edges)
     spans = np.column_stack((events.start_ns[first], events.end_ns[last]))
-    nodes = events.start_ns[events.named("autograd::engine::evaluate_function")]
+    nodes = events.start_ns[events.named(AUTOGRAD_NODE)]
     if often.min() < _FEWEST or starts_in(nodes, spans).any() or _is_of_the_script(lines, spans, len(rows)):
         return None
     ops = events.start_ns[price.ops.outermost]
@@ -109,7 +108,7 @@ def updates_of_others(price: Price, lines: Lines, settings: Settings | None, min
     )
 
 
-def _fused_us(price: Price, rows: npt.NDArray[np.int64], threads: int) -> tuple[float, float] | None:
+def _fused_us(price: Price, rows: Ints, threads: int) -> tuple[float, float] | None:
     """(least, most) µs of a fused update of the tensors of these ops; None where their shapes were not recorded."""
     events = price.ops.events
     if (events.dims[rows] < 0).any():
@@ -120,13 +119,13 @@ def _fused_us(price: Price, rows: npt.NDArray[np.int64], threads: int) -> tuple[
     return fused_us(known, threads)
 
 
-def _last_ops(price: Price) -> npt.NDArray[np.int64]:
+def _last_ops(price: Price) -> Ints:
     """The last ops of updates on the loop's thread, in order of start."""
     rows = price.ops.outermost
     return rows[price.ops.events.exactly(_LAST)[rows] & price.ops.events.of(Category.CPU_OP)[rows]]
 
 
-def _is_of_the_script(lines: Lines, spans: npt.NDArray[np.int64], tensors: int) -> bool:
+def _is_of_the_script(lines: Lines, spans: Ints, tensors: int) -> bool:
     """Whether lines of the script take turns while tensors are updated: the loop is its own."""
     return bool(len(lines.spans)) and 2 * int(starts_in(lines.spans[:, 0], spans).sum()) > tensors
 
@@ -139,7 +138,7 @@ _STEPS = """
 
 def _updates(times: int) -> Drawing:
     """Two steps whose update of so many tensors no optimizer's row is around."""
-    return draw(_STEPS, us=100, A=Ev("aten::addcdiv_", times=times, fill=0.3), F=FORWARD, B=BACKWARD)
+    return draw(_STEPS, us=100, A=Ev("aten::addcdiv_", times=times, fill=0.3))
 
 
 def _line(times: int) -> Drawing:
@@ -157,8 +156,6 @@ def _line(times: int) -> Drawing:
         L=Ev("advisor:line|train.py|31|<module>", "user_annotation", times=times),
         **more,
         A=Ev("aten::addcdiv_", times=40, fill=0.3),
-        F=FORWARD,
-        B=BACKWARD,
     )
 
 
@@ -175,14 +172,7 @@ OF_OTHERS = [
         "the same in a loop of the script's own, which tensor-loop reports",
         _updates(40),
         lines=_line(40),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "an op of that kind for a few tensors",
-        _updates(4),
-        saves_us=None,
-        near_miss=True,
-        skipped="no torch optimizer stepped",
-    ),
+    Example("an op of that kind for a few tensors", _updates(4), near_miss=True, skipped="no torch optimizer stepped"),
 ]

@@ -6,9 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
     Ev,
     Example,
     Finding,
@@ -66,12 +63,9 @@ ON_THE_HOST = [
             us=1000,
             O=Ev("Optimizer.step#AdamW.step", "user_annotation"),
             A=Ev("aten::mul_", times=60, launches=""),
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
         ),
         saves_us=(6000, 13000),
         says=("on the host", "the GPU is idle"),
         fixes=("fused=True",),
-    ),
+    )
 ]

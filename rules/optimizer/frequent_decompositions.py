@@ -25,16 +25,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.api import (
-    Category,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Lines,
-    OptimizerFacts,
-    Price,
-)
+from advisor.api import Category, Ev, Example, Finding, Fix, Lines, OptimizerFacts, Price
 
 from ..cheaper_equivalents._equivalent import Equivalent, worth
 from ..shared._examples import two_steps
@@ -106,17 +97,7 @@ EXAMPLES = [
         saves_us=(700, 1300),
         says=("decomposes 2 matrices in each step",),
     ),
-    Example(
-        "products in Newton's iteration instead",
-        two_steps(*_STEP, C=_PRODUCT, D=_PRODUCT),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "a whitening layer of the model",
-        two_steps("[F   ][D   ][B   ][O   ]", D=_DECOMPOSED),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example("Adam", two_steps("[F   ][B   ][O   ]"), saves_us=None),
+    Example("products in Newton's iteration instead", two_steps(*_STEP, C=_PRODUCT, D=_PRODUCT), near_miss=True),
+    Example("a whitening layer of the model", two_steps("[F   ][D   ][B   ][O   ]", D=_DECOMPOSED), near_miss=True),
+    Example("Adam", two_steps("[F   ][B   ][O   ]")),
 ]

@@ -30,24 +30,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
-    BACKWARD,
     ELEMENTWISE,
-    FORWARD,
-    GEMM,
-    OPTIMIZER,
     Ev,
     Example,
     Finding,
     GpuIdle,
+    Ints,
     KernelWork,
     Missing,
     Optimizer,
     OptimizerFacts,
     OptimizerWork,
     Price,
+    Saving,
     Settings,
     constant,
     draw,
@@ -120,15 +117,7 @@ def check(
         saving, claims = listed.saving(price, how), listed.claims
         ahead = not listed.mostly_waits and listed.waited_us < _WAITED * work.us
     else:
-        low, high = _saved(work, known, facts, settings, len(work.rows) / steps.count)
-        low_us, high_us = low * work.us, high * work.us
-        how = "what fused=True gained over the loop in measurements on a CPU, by number and size of the parameters"
-        saving = scale.saving(low_us, high_us, how)
-        # Capture timed this part without the profiler; the step as a whole tells it a second time.
-        # The profiler makes nothing faster: where this part seems to have been, the steps were others.
-        least_us, most_us = price.deprofiled.us(price.deprofiled.in_part("optimizer", work.us, work.ops))
-        low_us, high_us = min(least_us, work.us) * low, min(most_us, work.us) * high
-        saving = replace(saving, low_us=min(low_us, saving.high_us), high_us=max(high_us, saving.high_us))
+        saving = _fused_on_cpu(price, work, _saved(work, known, facts, settings, len(work.rows) / steps.count))
     # On a CPU both ends were measured, and what steps differ by of their own comes off the lower one: where nothing is
     # left of it, nobody could see the change. On a device the lower one only says that the launches may be hidden.
     noise_us = (scale.repeats or 0.0) * scale.step_us
@@ -151,6 +140,18 @@ def check(
     )
 
 
+def _fused_on_cpu(price: Price, work: OptimizerWork, saved: tuple[float, float]) -> Saving:
+    """What the step saves of a loop on a CPU. saved: the least and the most share of its time."""
+    low, high = saved
+    how = "what fused=True gained over the loop in measurements on a CPU, by number and size of the parameters"
+    saving = price.scale.saving(low * work.us, high * work.us, how)
+    # Capture timed this part without the profiler; the step as a whole tells it a second time.
+    # The profiler makes nothing faster: where this part seems to have been, the steps were others.
+    least_us, most_us = price.deprofiled.us(price.deprofiled.in_part("optimizer", work.us, work.ops))
+    low_us, high_us = min(least_us, work.us) * low, min(most_us, work.us) * high
+    return replace(saving, low_us=min(low_us, saving.high_us), high_us=max(high_us, saving.high_us))
+
+
 def _compiled(work: OptimizerWork, own: bool) -> float:
     """The least share of its ways through memory that an update may keep: compiled, one kernel for each parameter.
 
@@ -161,7 +162,7 @@ def _compiled(work: OptimizerWork, own: bool) -> float:
     return min(work.tensors * work.calls / work.kernels, 1.0)
 
 
-def _names(price: Price, rows: npt.NDArray[np.int64]) -> list[str]:
+def _names(price: Price, rows: Ints) -> list[str]:
     """What these ops are called, without `aten::`."""
     events = price.ops.events
     of_each = events.name[rows].tolist()
@@ -211,7 +212,7 @@ EXAMPLES = [
     *OF_OTHERS,
     Example(
         "AdamW on a CPU, op by op",
-        draw(_STEPS, us=100, O=_ADAM, A=_UPDATES, F=FORWARD, B=BACKWARD),
+        draw(_STEPS, us=100, O=_ADAM, A=_UPDATES),
         facts={"optimizers": [{"name": "AdamW", "tensors": 10}]},
         saves_us=(600, 1300),
         says=("AdamW", "one by one", "10 parameters"),
@@ -227,20 +228,16 @@ EXAMPLES = [
             """,
             us=100,
             O=_ADAM,
-            K=GEMM,
             U=Ev(ELEMENTWISE.name, "kernel", times=60, fill=0.2),
             A=_UPDATES,
-            F=FORWARD,
-            B=BACKWARD,
         ),
         saves_us=(0, 1400),  # 1.14 ms of waits, and 0.26 ms of kernels that are mostly their start
         says=("one by one",),
     ),
     Example(
         "plain SGD has one op per parameter: nothing to fuse",
-        draw(_STEPS, us=100, O=OPTIMIZER, A=Ev("aten::add_", times=10), F=FORWARD, B=BACKWARD),
+        draw(_STEPS, us=100, A=Ev("aten::add_", times=10)),
         facts={"optimizers": [{"name": "SGD", "tensors": 10}]},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -253,19 +250,11 @@ EXAMPLES = [
             cpu                [C          ]               [C          ]
             """,
             us=100,
-            O=OPTIMIZER,
             A=Ev("aten::add_", times=10),
             C=Ev("aten::_coalesced_", times=40, fill=0.2),
-            F=FORWARD,
-            B=BACKWARD,
         ),
         facts={"optimizers": [{"name": "SGD", "tensors": 10}]},
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "fused already",
-        draw(_STEPS, us=100, O=_ADAM, A="aten::_fused_adamw_", F=FORWARD, B=BACKWARD),
-        saves_us=None,
-    ),
+    Example("fused already", draw(_STEPS, us=100, O=_ADAM, A="aten::_fused_adamw_")),
 ]

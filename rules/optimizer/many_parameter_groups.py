@@ -24,8 +24,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
     Ev,
     Example,
     Finding,
@@ -115,8 +113,6 @@ _DRAWN = draw(
     us=400,
     O=Ev("Optimizer.step#AdamW.step", "user_annotation"),
     A=Ev("aten::_fused_adamw_", times=160),
-    F=FORWARD,
-    B=BACKWARD,
 )
 
 EXAMPLES = [
@@ -128,7 +124,7 @@ EXAMPLES = [
         says=("160 groups", "2 different settings"),
     ),
     Example("the same without the fused form", _DRAWN, facts=_facts(160, 2, fused=False), saves_us="unknown"),
-    Example("a learning rate for each layer", _DRAWN, facts=_facts(24, 24), saves_us=None, near_miss=True),
-    Example("two groups", _DRAWN, facts=_facts(2, 2), saves_us=None),
-    Example("a bare trace", _DRAWN, saves_us=None),
+    Example("a learning rate for each layer", _DRAWN, facts=_facts(24, 24), near_miss=True),
+    Example("two groups", _DRAWN, facts=_facts(2, 2)),
+    Example("a bare trace", _DRAWN),
 ]

@@ -23,9 +23,23 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import Category, Ev, Events, Example, Finding, Fix, Lines, Nesting, Price, Steps, dims_of, dtypes_of
+from advisor.api import (
+    Category,
+    Ev,
+    Events,
+    Example,
+    Finding,
+    Fix,
+    Ints,
+    Lines,
+    Nesting,
+    Price,
+    Steps,
+    dims_of,
+    dtypes_of,
+)
 
-from ..cheaper_equivalents._equivalent import Equivalent, Ints, worth
+from ..cheaper_equivalents._equivalent import Equivalent, worth
 from ..shared._examples import two_steps
 from ..shared._words import count
 
@@ -122,17 +136,15 @@ EXAMPLES = [
         saves_us=(500, 900),
         says=("The gradients of more than 30 parameters",),
     ),
-    Example("once before the step", two_steps("[F  ][B  ][F  ][B  ][N ][M ][O  ]", **_OPS), saves_us=None),
+    Example("once before the step", two_steps("[F  ][B  ][F  ][B  ][N ][M ][O  ]", **_OPS)),
     Example(
         "the norm is logged after each micro-batch, and the gradients are clipped once",
         two_steps("[F  ][B  ][N ][F  ][B  ][L ][M ][O  ]", **(_OPS | {"L": _OPS["N"]})),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "two optimizers, each with its own gradients",
         two_steps("[F  ][B  ][N ][M ][O  ][F  ][B  ][N ][M ][O  ]", **_OPS),
-        saves_us=None,
         near_miss=True,
     ),
 ]

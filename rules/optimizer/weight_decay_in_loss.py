@@ -28,10 +28,11 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import Example, Finding, Fix, Lines, ObservedOps, Price, backward_of, constant
+from advisor.api import Example, Finding, Fix, Ints, Lines, ObservedOps, Price, backward_of, constant
 
-from ..cheaper_equivalents._equivalent import Equivalent, Ints, worth
+from ..cheaper_equivalents._equivalent import Equivalent, worth
 from ..shared._examples import node, observed, op, two_steps
+from ..shared._places import longest
 from ..shared._words import plural
 
 # With what the optimizer's step takes longer, and what adding these gradients to those of the loss took.
@@ -39,8 +40,6 @@ _SAVED = constant("share.weight_decay")
 _HOW = (
     "the least and the most of these ops' time that `weight_decay` saved in measurements, the optimizer's step included"
 )
-# Rows whose line is asked for, the longest first; where these have none, neither have others.
-_TRIED = 8
 
 
 def check(
@@ -60,7 +59,7 @@ def check(
         parts=((np.unique(np.concatenate((rows, backward_of(events, rows)))), _SAVED.low, _SAVED.high),),
         how=_HOW,
         timed_on_device=False,
-        shown=first[np.argsort(-events.dur_ns[first], kind="stable")][:_TRIED],
+        shown=longest(events, first),
     )
     if known := worth(price, lines, one, min_share):
         each = len(first) / price.ops.steps.count
@@ -115,7 +114,6 @@ EXAMPLES = [
     Example(
         "no backward pass goes through it: a log",
         two_steps(_LANE, **(_OPS | {"S": op("square", _TABLE), "M": op("sum", _TABLE)})),
-        saves_us=None,
         facts=_facts([1, 2]),
         near_miss=True,
     ),

@@ -30,7 +30,6 @@ ON_CPU = [
         "fp32 on a CPU without bf16 instructions",
         draw(_ON_CPU, us=1000, F=_LARGE, B=_LARGE),
         facts={"settings": {"cpu_bf16": False, "matmul_precision_set": False}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -44,21 +43,18 @@ ON_CPU = [
         "the same on a machine whose calibration did not measure bf16",
         draw(_ON_CPU, us=1000, F=_LARGE, B=_LARGE),
         facts=_SETTINGS,
-        saves_us=None,
         skipped="was not measured",
     ),
     Example(
         "the same on a machine that converts for as long as it gains",
         draw(_ON_CPU, us=1000, F=_LARGE, B=_LARGE),
         facts={**_SETTINGS, "calibration": {"threads": 1, "quantities": _NO_GAINS}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "the same beside attention of 16 tokens, which bf16 makes slower",
         draw(_ON_CPU_TOO, us=1000, F=_LARGE, B=_LARGE, A=_ATTENTION),
         facts=_ON_BF16,
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -71,25 +67,19 @@ ON_CPU = [
     Example(
         "the same, where the environment forbids these instructions",
         draw(_ON_CPU, us=1000, F=_LARGE, B=_LARGE),
-        facts={
-            **_ON_BF16,
-            "environment": {"ONEDNN_MAX_CPU_ISA": "AVX2"},
-        },
-        saves_us=None,
+        facts={**_ON_BF16, "environment": {"ONEDNN_MAX_CPU_ISA": "AVX2"}},
         near_miss=True,
     ),
     Example(
         "16 rows against a large weight: converting the weight costs more than the product",
         draw(_ON_CPU, us=1000, F=_FEW_ROWS, B=_FEW_ROWS),
         facts=_ON_BF16,
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "small products on the same CPU: converting them would cost more",
         draw(_ON_CPU, us=1000, F=_SMALL, B=_SMALL),
         facts=_ON_BF16,
-        saves_us=None,
         near_miss=True,
     ),
 ]

@@ -6,21 +6,16 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Calibration, Events, Nesting, constant, dims_of, dtypes_of, flops, shapes, sizes
+from advisor.api import Calibration, Events, Floats, Ints, Nesting, constant, dims_of, dtypes_of, flops, shapes, sizes
 
-Ints = npt.NDArray[np.int64]
 Range = tuple[float, float]
 
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
 # Of a machine that was not calibrated. Measured on a CPU, float64 against float32: 1.1 for linear layers of 64, 2.1 to
 # 5 for 512 and above, 10 for a convolution.
-_CPU_GAINS = (
-    (512, constant("fp64_cpu.large_product_gain").range),
-    (0, constant("fp64_cpu.product_gain").range),
-)
+_CPU_GAINS = ((512, constant("fp64_cpu.large_product_gain").range), (0, constant("fp64_cpu.product_gain").range))
 _CONVOLUTION_GAIN = constant("fp64_cpu.convolution_gain").range
 # Where the machine of the run was calibrated: other shapes relative to the calibrated ones. Smaller products take about
 # the time of their call.
@@ -77,7 +72,7 @@ def given_back_us(events: Events, rows: Ints, nesting: Nesting, calibration: Cal
     return float(spent[0]), float(spent[1])
 
 
-def _saved(us: float, gain: Range) -> npt.NDArray[np.float64]:
+def _saved(us: float, gain: Range) -> Floats:
     return us * (1 - 1 / np.array(gain))
 
 

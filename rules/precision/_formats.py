@@ -44,9 +44,7 @@ class _Switch(Struct, frozen=True):
 
 _SWITCHES = (
     _Switch(
-        "product",
-        'torch.set_float32_matmul_precision("high")',
-        Treatment("matmul_precision", {"precision": "high"}),
+        "product", 'torch.set_float32_matmul_precision("high")', Treatment("matmul_precision", {"precision": "high"})
     ),
     _Switch("convolution", "torch.backends.cudnn.allow_tf32 = True", Treatment("cudnn", {"allow_tf32": True})),
 )

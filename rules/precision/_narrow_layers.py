@@ -11,12 +11,10 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
-    ELEMENTWISE,
-    GEMM,
+    AUTOGRAD_NODE,
     Category,
     Drawing,
     Ev,
@@ -24,6 +22,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Price,
     dims_of,
@@ -37,13 +36,12 @@ from advisor.api import (
 from ..shared._places import first_line, place
 from ..shared._words import often, percent
 
-Ints = npt.NDArray[np.int64]
 Shape = tuple[int, ...]
 
 _SHORT = {"c10::Half": "fp16", "c10::BFloat16": "bf16"}
 # Of a pair of weights the first has at most so many rows per column: more is no adapter, but a layer of the model.
 _NARROW = 1 / 4
-_NODE = "autograd::engine::evaluate_function: ToCopyBackward0"
+_NODE = f"{AUTOGRAD_NODE}: ToCopyBackward0"
 
 FIX = Fix(
     "Convert the narrow weights instead of the activation: call these layers under autocast",
@@ -176,8 +174,6 @@ def _drawn(**other: Ev) -> Drawing:
         "R": Ev("aten::to", launches=""),
         "S": Ev("aten::_to_copy", dims=[_X, []], launches=""),
         "V": Ev("aten::copy_", dims=[_X, _X, []], dtypes=[_BF16, "float", "Scalar"], launches="kernel"),
-        "E": ELEMENTWISE,
-        "K": GEMM,
     }
     return draw(_LANES, us=100, **(words | other))
 
@@ -193,13 +189,11 @@ NARROW = [
     Example(
         "a router in fp32, whose layer is the only narrow one",
         _drawn(U=_linear(_X, [1024, 1024], _BF16)),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "layers in fp32 that are as wide as the model's",
         _drawn(D=_linear(_X, [1024, 1024]), U=_linear(_X, [1024, 1024])),
-        saves_us=None,
         near_miss=True,
     ),
 ]

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     ELEMENTWISE,
-    GEMM,
     SYNC,
     Category,
     Drawing,
@@ -22,6 +20,7 @@ from advisor.api import (
     Fix,
     Matmuls,
     Price,
+    RowMask,
     dims_of,
     draw,
     dtypes_of,
@@ -31,7 +30,6 @@ from advisor.api import (
 from ._formats import Way, half_way, is_mixed
 
 Shape = tuple[int, ...]
-Mask = npt.NDArray[np.bool_]
 # Layers whose second input is their weight, and products in which it is the last one, as it is or transposed.
 _LAYERS = ("aten::linear", *(f"aten::conv{of}{n}d" for of in ("", "_transpose") for n in (1, 2, 3)))
 _PRODUCTS = ("aten::mm", "aten::addmm")
@@ -55,12 +53,12 @@ def partial_autocast(price: Price, matmuls: Matmuls) -> tuple[float, Way] | None
     return None if way is None else (len(converted) / price.ops.steps.count, way)
 
 
-def _elsewhere(price: Price) -> Mask:
+def _elsewhere(price: Price) -> RowMask:
     """Rows that are no forward pass: nodes of the backward pass, and the optimizer, which may keep weights in fp32."""
     return price.ops.events.named("autograd::engine", "Optimizer.step#")
 
 
-def _in_16_bits(price: Price, forward: Mask) -> Iterator[tuple[Shape, str]]:
+def _in_16_bits(price: Price, forward: RowMask) -> Iterator[tuple[Shape, str]]:
     """Shapes of weights by which a layer multiplies in 16 bits, and the format."""
     events, inside = price.ops.events, price.ops.links.inside
     layers = events.exactly(*_LAYERS, *_PRODUCTS) & events.of(Category.CPU_OP) & forward & inside & (events.dims >= 0)
@@ -74,7 +72,7 @@ def _in_16_bits(price: Price, forward: Mask) -> Iterator[tuple[Shape, str]]:
             yield (shape[::-1] if name in _PRODUCTS else shape), _HALF[dtypes[at]]
 
 
-def _converted(price: Price, forward: Mask) -> Iterator[Shape]:
+def _converted(price: Price, forward: RowMask) -> Iterator[Shape]:
     """Shapes of tensors in fp32 that a kernel copies to another format."""
     events, nesting, links = price.ops.events, price.ops.nesting, price.ops.links
     kernels = np.flatnonzero(events.of(Category.KERNEL) & links.inside & (links.launch >= 0))
@@ -121,7 +119,6 @@ def _drawn(device: str = "A100", weight: str = "float", head: str = "c10::BFloat
         C=Ev("aten::_to_copy", dims=[_HEAD], dtypes=[weight], launches="kernel"),
         H=Ev("aten::linear", dims=[[8192, 1024], _HEAD], dtypes=[head] * 2, launches="kernel"),
         S=SYNC,
-        K=GEMM,
         E=Ev(ELEMENTWISE.name, "kernel"),
         L=Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel"),
     )

@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     Breakdown,
@@ -37,6 +36,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Matmuls,
     RankRecord,
@@ -49,13 +49,12 @@ from advisor.api import (
 )
 
 from ..shared._examples import STEPS_ON_CPU
-from ..shared._places import first_line, set_at
+from ..shared._places import first_line, longest, set_at
 from ..shared._words import of_step, plural
 from ._double_gains import given_back_us, numbers
 
 CONFIRMED = "measured pair on a CPU: float64 as the default dtype against float32"
 
-Ints = npt.NDArray[np.int64]
 
 # On a device the ratio of the peaks is 2 (data-centre GPUs) to 64 (consumer GPUs).
 _DEVICE_GAIN = constant("device.double_gain").range
@@ -73,8 +72,6 @@ _FACTORS = (
 # Quasi-Newton steps take curvature from differences of gradients, which float32 has few digits of; scripts that use
 # them choose float64 for that.
 _CURVATURE = "Optimizer.step#LBFGS"
-# Rows whose line is asked for; where these have none, neither have others.
-_TRIED = 8
 
 
 def check(
@@ -171,7 +168,7 @@ def _brings(recorded: StepOps, rows: Ints) -> Ints:
     outer = outer[outer >= 0]
     mixed = np.array([row for row in outer.tolist() if all(numbers(events, row))], np.int64)
     most = mixed if len(mixed) else outer
-    return most[np.argsort(-events.dur_ns[most])][:_TRIED]
+    return longest(events, most)
 
 
 _STEPS = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]"
@@ -232,7 +229,6 @@ EXAMPLES = [
             F=_SINGLE,
             M=Ev("aten::mm", dims=[[32, 512], [512, 512]], dtypes=["double", "double"], times=1, fill=0.1),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -244,7 +240,6 @@ EXAMPLES = [
             F=_DOUBLE,
             O=Ev("Optimizer.step#LBFGS.step", "user_annotation"),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -259,7 +254,6 @@ EXAMPLES = [
     Example(
         "numbers of Python beside tensors in float32",
         draw(_MIXED, us=1000, M=_SCALED, C=_SCALED, S=_SCALED, F=_SCALED),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -271,10 +265,9 @@ EXAMPLES = [
             B=_DOUBLE,
             C=Ev("aten::linalg_cholesky_ex", dims=[[512, 512]], dtypes=["double"]),
         ),
-        saves_us=None,
         near_miss=True,
     ),
-    Example("the same buffer in float32", _elementwise("float", _GRID), saves_us=None),
-    Example("float32", draw(_STEPS, us=1000, F=_SINGLE, B=_SINGLE), saves_us=None),
-    Example("shapes and dtypes were not recorded", STEPS_ON_CPU, saves_us=None),
+    Example("the same buffer in float32", _elementwise("float", _GRID)),
+    Example("float32", draw(_STEPS, us=1000, F=_SINGLE, B=_SINGLE)),
+    Example("shapes and dtypes were not recorded", STEPS_ON_CPU),
 ]

@@ -162,26 +162,18 @@ EXAMPLES = [
         saves_us=(30_000, 80_000),
         says=("16 bits", "2 in each step", "without instructions"),
     ),
-    Example("the same in fp32", _drawn(5_000, "float"), facts=_NO_INSTRUCTIONS, saves_us=None),
+    Example("the same in fp32", _drawn(5_000, "float"), facts=_NO_INSTRUCTIONS),
     Example(
         "a processor that multiplies bf16",
         _drawn(5_000),
         facts={"settings": {"cpu_bf16": True, "threads": 2, "cores": 2}},
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "products that are as quick as in fp32 all the same",
-        _drawn(100),
-        facts=_NO_INSTRUCTIONS,
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("products that are as quick as in fp32 all the same", _drawn(100), facts=_NO_INSTRUCTIONS, near_miss=True),
     Example(
         "beside a GPU",
         draw(_STEPS + "\ngpu 7 [K  ]      [K  ]", us=100, F=Ev("aten::mm"), B=Ev("aten::mm"), K=Ev("k", "kernel")),
         facts=_NO_INSTRUCTIONS,
-        saves_us=None,
     ),
     Example(
         "products in bf16 on a V100, whose tensor cores multiply fp16",

@@ -78,6 +78,8 @@ _AT_PEAK = "; high: where they reach less than the peak in fp32, what they compu
 _BETWEEN = "; high: elementwise ops between them move half of the bytes, too"
 # Formats that autocast has; TF32 leaves tensors in fp32.
 _HALF = ("bf16", "fp16")
+_LOST = "; minus the slower backward pass of attention in bf16, unless attention stays out of autocast"
+_LONGER = "kernels of a step take longer than the step: what of the device's work was recorded is not known"
 _WORDS = {"product": "matrix multiplications", "convolution": "convolutions", "attention": "attention"}
 
 CONFIRMED = "real traces: ResNet training and a transformer in fp32 on V100s"
@@ -104,9 +106,7 @@ def check(
             raise Missing("the precision of matrix multiplications is not known; record with record_shapes=True")
         return
     if matmuls.on_device and fp32_us > steps.step_us:
-        raise Missing(
-            "kernels of a step take longer than the step: what of the device's work was recorded is not known"
-        )
+        raise Missing(_LONGER)
     way = faster(device, settings, matmuls, min_share * steps.step_us)
     if way is None:
         return
@@ -129,10 +129,8 @@ def check(
     high_us = saved[1] * _felt(price, matmuls, way)
     ends = max(min(low_us, high_us) - lost[1], 0.0), high_us - lost[0]
     felt = high_us >= _FELT * steps.step_us
-    how = _how(way, host_idle > max_host_idle, matmuls.on_device) + (_UNSURE if unsure else "")
-    how += _AT_PEAK * bool(beyond_us) + _BETWEEN * bool(between_us)
-    if lost[1]:
-        how += "; minus the slower backward pass of attention in bf16, unless attention stays out of autocast"
+    how = _how(way, host_idle > max_host_idle, matmuls.on_device)
+    how += _UNSURE * unsure + _AT_PEAK * bool(beyond_us) + _BETWEEN * bool(between_us) + _LOST * bool(lost[1])
     claims = price.claims("forward", "backward", "other_ops")
     yield Finding(
         message=_message(price, matmuls, work, fp32_us, way, (settings, partly)) + ("" if felt else _LATER),
@@ -311,7 +309,6 @@ EXAMPLES = [
         "convolutions that cuDNN runs in fp32 though TF32 is allowed, in a script that uses autocast",
         _drawn("A100", _FP32_CONVOLUTION, _CONVOLUTION, "aten::convolution"),
         facts={"settings": {"tf32_matmul": True, "tf32_cudnn": True, "autocast": True}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -322,7 +319,7 @@ EXAMPLES = [
     ),
     Example(
         "fp32 beside a host that the device waits for: faster products only wait longer",
-        draw(_HOST_BOUND, us=1000, device="A100", F=_LARGE, B=_LARGE, A=Ev("aten::relu", launches=""), K=GEMM),
+        draw(_HOST_BOUND, us=1000, device="A100", F=_LARGE, B=_LARGE, A=Ev("aten::relu", launches="")),
         saves_us="unknown",
         says=("alone this saves next to nothing",),
     ),
@@ -346,36 +343,21 @@ EXAMPLES = [
         "adapters of rank 64 in fp32 beside a model in bf16: only these products are meant",
         _beside_bf16([[16384, 4096], [4096, 64]]),
         saves_us=(0, 16500),
-        says=(
-            "(the largest aten::mm [16384, 4096] x [4096, 64]), beside a model in bf16,",
-            "as for a router",
-        ),
+        says=("(the largest aten::mm [16384, 4096] x [4096, 64]), beside a model in bf16,", "as for a router"),
     ),
     Example(
         "adapters of rank 4: memory moves their input for most of the time, whatever the format",
         _beside_bf16([[2_000_000, 4096], [4096, 4]]),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "fp32 by the new API, on purpose",
         _drawn("A100", _FP32, GEMM),
         facts={"settings": {"matmul_precision_set": True, "tf32_matmul": False}},
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "fp32 was chosen on purpose",
-        _drawn("A100", _FP32, GEMM),
-        facts=_CHOSEN,
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "bf16 already",
-        _drawn("A100", _BF16, Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel")),
-        saves_us=None,
-    ),
+    Example("fp32 was chosen on purpose", _drawn("A100", _FP32, GEMM), facts=_CHOSEN, near_miss=True),
+    Example("bf16 already", _drawn("A100", _BF16, Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel"))),
     *ON_CPU,
     *IN_PART,
 ]

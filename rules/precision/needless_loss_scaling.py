@@ -22,10 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
-    ELEMENTWISE,
     FORWARD,
     GEMM,
     ITEM,
@@ -34,6 +32,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Nesting,
     Price,
@@ -97,7 +96,7 @@ def check(
     )
 
 
-def _with_its_question(trace: Trace, nesting: Nesting, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _with_its_question(trace: Trace, nesting: Nesting, rows: Ints) -> Ints:
     """The ops of the scaler, and the `.item()` that follows each check before any other op."""
     events = trace.events
     ops = np.flatnonzero(events.of(Category.CPU_OP) & nesting.outermost)
@@ -124,16 +123,15 @@ _COPY = Ev("Memcpy DtoH (Device -> Pageable)", bytes=4)
 EXAMPLES = [
     Example(
         "a scaler beside bf16",
-        draw(_STEPS, us=100, F=FORWARD, C=_CHECK, I=ITEM, O="aten::_foreach_add_", K=GEMM, E=ELEMENTWISE, M=_COPY),
+        draw(_STEPS, us=100, C=_CHECK, I=ITEM, O="aten::_foreach_add_", M=_COPY),
         facts=_BF16,
         saves_us=(0, 1600),
         says=("needs no loss scaling",),
     ),
     Example(
         "a scaler beside fp16, where it belongs",
-        draw(_STEPS, us=100, F=FORWARD, C=_CHECK, I=ITEM, O="aten::_foreach_add_", K=GEMM, E=ELEMENTWISE, M=_COPY),
+        draw(_STEPS, us=100, C=_CHECK, I=ITEM, O="aten::_foreach_add_", M=_COPY),
         facts=_FP16,
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -142,10 +140,8 @@ EXAMPLES = [
             "step [1           ][2           ]\ncpu  [C ][F  ]     [C ][F  ]\ngpu 7  [V ][V   ]    [V ][V   ]",
             us=100,
             C=FORWARD,
-            F=FORWARD,
             V=GEMM,
         ),
         facts=_BF16,
-        saves_us=None,
     ),
 ]

@@ -41,12 +41,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
-    ELEMENTWISE,
-    GEMM,
+    GRADIENT_STORE,
     SYNC,
     Category,
     Drawing,
@@ -54,6 +52,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Missing,
     Price,
@@ -70,7 +69,6 @@ from ..shared._places import first_line, place
 from ..shared._words import often, percent
 from ._narrow_layers import NARROW, around_narrow_layers
 
-Ints = npt.NDArray[np.int64]
 Shape = tuple[int, ...]
 
 # Layers whose second input is their weight. Autocast converts it within the layer's row, then calls the layer again
@@ -99,7 +97,7 @@ def _of_weights(price: Price, lines: Lines | None, min_share: float) -> Iterator
     if not casts:
         return
     training = Training.compute(price.ops.trace).seen
-    needed = _in_backward(price, "torch::autograd::AccumulateGrad") if training else Counter[Shape]()
+    needed = _in_backward(price, GRADIENT_STORE) if training else Counter[Shape]()
     if training and needed[()]:
         raise Missing("the trace has no gradient shapes; record with record_shapes=True")
     repeated = {shape: _beyond(price, rows, needed[shape]) for shape, rows in casts.items()}
@@ -230,10 +228,8 @@ _PARTS: dict[str, Any] = {
     "O": _COPY,
     "L": Ev("aten::addmm", launches="kernel"),
     "S": SYNC,
-    "E": ELEMENTWISE,
-    "K": GEMM,
 }
-_STORED = Ev("torch::autograd::AccumulateGrad", dims=[_WEIGHT], launches="")
+_STORED = Ev(GRADIENT_STORE, dims=[_WEIGHT], launches="")
 _NODE = replace(BACKWARD, launches="")
 
 
@@ -257,27 +253,16 @@ EXAMPLES = [
         says=("more often than they change",),
         fixes=("requires_grad_(False).to(torch.bfloat16)",),
     ),
-    Example(
-        "a weight that each step updates, and converts once",
-        _drawn(_TRAINED, B=_NODE, A=_STORED),
-        saves_us=None,
-        near_miss=True,
-    ),
+    Example("a weight that each step updates, and converts once", _drawn(_TRAINED, B=_NODE, A=_STORED), near_miss=True),
     Example(
         "a layer whose input and weight have one shape: which of them is converted nobody knows",
         _drawn(_STEPS, F=Ev("aten::linear", dims=[_WEIGHT, _WEIGHT], dtypes=["float", "float"], launches="")),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "autograd records: a backward pass may follow outside of the recording",
         _drawn(_STEPS, C=replace(_PARTS["C"], args={"Sequence number": 7})),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "a model in bf16",
-        _drawn(_STEPS, O=replace(_COPY, dtypes=["c10::BFloat16", "c10::BFloat16", "Scalar"])),
-        saves_us=None,
-    ),
+    Example("a model in bf16", _drawn(_STEPS, O=replace(_COPY, dtypes=["c10::BFloat16", "c10::BFloat16", "Scalar"]))),
 ]

@@ -23,11 +23,8 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
-    BACKWARD,
-    GEMM,
     SYNC,
     Category,
     Drawing,
@@ -36,6 +33,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Links,
     Missing,
@@ -52,7 +50,6 @@ from advisor.api import (
 
 from ..shared._words import each_step, often
 
-Ints = npt.NDArray[np.int64]
 # Vocabularies of language models; classes of pictures are fewer.
 _WIDE = 16_384
 # Bytes that a log-softmax and its backward pass move for each number: in fp32, 8 (read, write) and 12 (its result, the
@@ -151,7 +148,7 @@ _STEPS = """
 def _drawn(copy: Ev, loss: Ev) -> Drawing:
     softmax = Ev("void at::native::cunn_SoftMaxForward<4, float, float, float>", "kernel")
     forward = Ev("aten::mm")
-    return draw(_STEPS, us=100, F=forward, C=copy, L=loss, B=BACKWARD, S=SYNC, K=GEMM, E=_CAST, M=softmax)
+    return draw(_STEPS, us=100, F=forward, C=copy, L=loss, S=SYNC, E=_CAST, M=softmax)
 
 
 EXAMPLES = [
@@ -162,24 +159,20 @@ EXAMPLES = [
             Ev("aten::_to_copy", dims=[[8192, 1000]], dtypes=["c10::BFloat16"], launches="kernel"),
             Ev("aten::_log_softmax", dims=[[8192, 1000]], dtypes=["float"]),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "a conversion of as many numbers that no loss reads",
         _drawn(_COPY, Ev("aten::sum", dims=[[8192, 50304]], dtypes=["float"])),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "scores that were fp32 before",
         _drawn(Ev("aten::_to_copy", dims=[_SCORES], dtypes=["float"], launches="kernel"), _LOSS),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "scores in 16 bits all the way",
         _drawn(Ev("aten::mul", dims=[_SCORES]), Ev("aten::_log_softmax", dims=[[8192, 50304]], dtypes=["c10::Half"])),
-        saves_us=None,
     ),
 ]

@@ -22,16 +22,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
+    AUTOGRAD_NODE,
+    GRADIENT_STORE,
     Category,
     Ev,
     Example,
     Finding,
     Fix,
+    Ints,
     Missing,
     Price,
     RankRecord,
@@ -57,7 +57,7 @@ _VIEW_US = constant("calls.view_us").value
 # Of ops that work on data, too, the shortest tenth: what these take beyond being called is storing a stack trace.
 _SHORTEST, _OP_US = 0.1, constant("calls.recorded_op_us").value
 # The node of a parameter, whose name the trace has behind that of the engine's call.
-_LEAF = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+_LEAF = f"{AUTOGRAD_NODE}: {GRADIENT_STORE}"
 # What a stack trace takes by what capture times: functions of the script are longer, its text is kept and freed.
 _STORED = constant("anomaly.stored_per_formatted").range
 # Ops within ops share a sequence number; more of them are ops that recorded no node.
@@ -118,7 +118,7 @@ def _stack_traces_us(record: RankRecord, ops: StepOps) -> tuple[float, float] | 
         return None
     frames = sum(each.hits * each.frames for each in trained) / hits
     files = sum(each.hits * each.files for each in trained) / hits
-    events, nodes = ops.events, ops.events.named("autograd::engine::evaluate_function")
+    events, nodes = ops.events, ops.events.named(AUTOGRAD_NODE)
     leaves = np.flatnonzero(ops.links.inside & nodes & events.named(_LEAF))
     made, again = _nodes(ops)[1], len(leaves) / ops.steps.count
     vitals = record.vitals
@@ -129,10 +129,10 @@ def _stack_traces_us(record: RankRecord, ops: StepOps) -> tuple[float, float] | 
     return made * each_us * _STORED[0], (made + again) * each_us * _STORED[1]
 
 
-def _nodes(ops: StepOps) -> tuple[npt.NDArray[np.int64], float]:
+def _nodes(ops: StepOps) -> tuple[Ints, float]:
     """Rows of ops of the forward pass that made a node; how many nodes they made per step."""
     events, nesting = ops.events, ops.nesting
-    nodes = events.named("autograd::engine::evaluate_function")
+    nodes = events.named(AUTOGRAD_NODE)
     made = ops.links.inside & events.of(Category.CPU_OP) & (events.sequence >= 0) & ~nesting.within(nodes)
     # A batch is put together of views without a gradient: those that repeat a sequence number are no node.
     known, which, times = np.unique(events.sequence[made], return_inverse=True, return_counts=True)
@@ -142,7 +142,7 @@ def _nodes(ops: StepOps) -> tuple[npt.NDArray[np.int64], float]:
 def _costs(ops: StepOps) -> tuple[float, float]:
     """Checks of gradients, and storing of stack traces, µs per step; the second from the views among the ops."""
     events, nesting = ops.events, ops.nesting
-    nodes = events.named("autograd::engine::evaluate_function")
+    nodes = events.named(AUTOGRAD_NODE)
     counted = ops.links.inside
     parent = nesting.parent
     direct = (parent >= 0) & nodes[np.maximum(parent, 0)]
@@ -181,8 +181,6 @@ EXAMPLES = [
             """,
             us=100,
             V=Ev("aten::t", args={"Sequence number": 7, "Fwd thread id": 0}),
-            F=FORWARD,
-            B=BACKWARD,
             C="aten::isnan",
         ),
         facts={"settings": {"anomaly_detection": True}},
@@ -200,26 +198,13 @@ EXAMPLES = [
             """,
             us=100,
             V=Ev("aten::t", args={"Sequence number": 7, "Fwd thread id": 0}),
-            F=FORWARD,
-            B=BACKWARD,
-            A="autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
+            A=f"{AUTOGRAD_NODE}: {GRADIENT_STORE}",
             C="aten::isnan",
         ),
         facts=_TRACED,
         saves_us=(600, 1000),
         says=("of their time",),
     ),
-    Example(
-        "off",
-        STEPS_ON_CPU,
-        facts={"settings": {"anomaly_detection": False}},
-        saves_us=None,
-    ),
-    Example(
-        "a bare trace does not tell",
-        STEPS_ON_CPU,
-        saves_us=None,
-        near_miss=True,
-        skipped="not captured by `advisor run`",
-    ),
+    Example("off", STEPS_ON_CPU, facts={"settings": {"anomaly_detection": False}}),
+    Example("a bare trace does not tell", STEPS_ON_CPU, near_miss=True, skipped="not captured by `advisor run`"),
 ]

@@ -81,13 +81,9 @@ def check(
 
 def _work(costs: LineCosts, at: Source) -> tuple[Stretch, ...]:
     """What a line takes, and what the lines of the script's own metric take that it calls."""
-    called = {(line.source.file, line.source.line): line.called_from for line in costs.lines}
+    called = costs.callers
     place = at.file, at.line
-    return tuple(
-        line.work
-        for line in costs.lines
-        if place in (own := (line.source.file, line.source.line), *callers_above(own, called))
-    )
+    return tuple(line.work for line in costs.lines if place in (own := line.source.place, *callers_above(own, called)))
 
 
 _TITLE = "Call `update()` in the step, and `compute()` once an epoch"
@@ -120,9 +116,7 @@ def _profiled(sorts: int) -> Drawing:
         cpu    [F     ][S         ][B   ] [F     ][S         ][B   ]
         """,
         us=100,
-        F=FORWARD,
         S=Ev("aten::sort", times=sorts, fill=0.9),
-        B=BACKWARD,
     )
 
 

@@ -25,16 +25,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from advisor.api import (
-    NO_GRAD_SAVES,
-    EvaluationCalls,
-    Example,
-    Finding,
-    Fix,
-    RankRecord,
-    Source,
-    WatchedRun,
-)
+from advisor.api import NO_GRAD_SAVES, EvaluationCalls, Example, Finding, Fix, RankRecord, Source, WatchedRun
 
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
@@ -112,7 +103,7 @@ EXAMPLES = [
         says=("`loss` at train.py:44", "takes 40 %"),
         fixes=("inference_mode",),
     ),
-    Example("an evaluation under no_grad", STEPS_ON_CPU, facts=_facts(None), saves_us=None),
+    Example("an evaluation under no_grad", STEPS_ON_CPU, facts=_facts(None)),
     Example(
         "a loop without a DataLoader",
         STEPS_ON_CPU,
@@ -121,14 +112,13 @@ EXAMPLES = [
         says=("called at train.py:44", "takes 40 %"),
         fixes=("inference_mode",),
     ),
-    Example("the same under no_grad", STEPS_ON_CPU, facts=facts_of_calls(40.0), saves_us=None),
+    Example("the same under no_grad", STEPS_ON_CPU, facts=facts_of_calls(40.0)),
     Example(
         "the gradient of an energy is taken there",
         STEPS_ON_CPU,
         facts=facts_of_calls(40.0, recorded=60, backward=True),
-        saves_us=None,
         near_miss=True,
     ),
-    Example("a short one", STEPS_ON_CPU, facts=_facts(_AT, 0.5), saves_us=None, near_miss=True),
-    Example("a bare trace", STEPS_ON_CPU, saves_us=None, skipped="was not captured"),
+    Example("a short one", STEPS_ON_CPU, facts=_facts(_AT, 0.5), near_miss=True),
+    Example("a bare trace", STEPS_ON_CPU, skipped="was not captured"),
 ]

@@ -133,9 +133,7 @@ EXAMPLES = [
         "Lightning makes the loaders again for each evaluation",
         STEPS_ON_CPU,
         facts=_facts(
-            40,
-            *("loaders", "evaluate"),
-            settings={"set_at": {"reloaded_loaders": {"file": "train.py", "line": 70}}},
+            40, *("loaders", "evaluate"), settings={"set_at": {"reloaded_loaders": {"file": "train.py", "line": 70}}}
         ),
         saves_us=(0, 60_000),
         says=("train.py:20",),
@@ -145,5 +143,5 @@ EXAMPLES = [
     Example("a metric is most of it", STEPS_ON_CPU, None, _facts(40, hits=140), near_miss=True),
     Example("four samples", STEPS_ON_CPU, None, _facts(1, *_FETCH, hits=4), near_miss=True),
     Example("one evaluation", STEPS_ON_CPU, None, _facts(40, *_FETCH, times=1), near_miss=True),
-    Example("a bare trace", STEPS_ON_CPU, saves_us=None, skipped="was not captured"),
+    Example("a bare trace", STEPS_ON_CPU, skipped="was not captured"),
 ]

@@ -189,5 +189,5 @@ EXAMPLES = [
         _facts(20, outputs=160, world_size=2),
         near_miss=True,
     ),
-    Example("a bare trace", STEPS_ON_CPU, saves_us=None, skipped="was not captured"),
+    Example("a bare trace", STEPS_ON_CPU, skipped="was not captured"),
 ]

@@ -24,20 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.api import (
-    FORWARD,
-    GEMM,
-    NEXT_WORKERS,
-    Drawing,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Saving,
-    StalledSteps,
-    draw,
-    duration,
-)
+from advisor.api import NEXT_WORKERS, Drawing, Ev, Example, Finding, Fix, Saving, StalledSteps, draw, duration
 
 from ..shared._places import place
 from ..shared._words import percent
@@ -99,8 +86,8 @@ def _window(within: Ev, long: int = 100, times: int = 2) -> Drawing:
         rows["gpu 7"] += "[K]".rjust(width - 1) + " "
     text = "\n".join(f"{name:8}{row}" for name, row in rows.items())
     if not times:
-        return draw(text, us=1000, device="A100", F=FORWARD, K=GEMM)
-    return draw(text, us=1000, device="A100", W=within, D=NEXT_WORKERS, F=FORWARD, K=GEMM)
+        return draw(text, us=1000, device="A100")
+    return draw(text, us=1000, device="A100", W=within, D=NEXT_WORKERS)
 
 
 _CREATES = Ev("torch/utils/data/dataloader.py(415): _get_iterator", "python_function")
@@ -127,8 +114,8 @@ EXAMPLES = [
         saves_us=(0, 18_000),
         says=("in save_previews(), from train.py:74",),
     ),
-    Example("the same once", _window(_FUNCTION, times=1), saves_us=None, near_miss=True),
-    Example("steps that are all alike", _window(_FUNCTION, times=0), saves_us=None),
-    Example("steps less than three times as long", _window(_FUNCTION, long=14), saves_us=None, near_miss=True),
-    Example("long steps whose reason the trace does not show", _window(Ev("aten::add")), saves_us=None, near_miss=True),
+    Example("the same once", _window(_FUNCTION, times=1), near_miss=True),
+    Example("steps that are all alike", _window(_FUNCTION, times=0)),
+    Example("steps less than three times as long", _window(_FUNCTION, long=14), near_miss=True),
+    Example("long steps whose reason the trace does not show", _window(Ev("aten::add")), near_miss=True),
 ]

@@ -25,7 +25,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from advisor.api import (
-    FORWARD,
     GEMM,
     Category,
     Device,
@@ -117,29 +116,27 @@ _KERNEL = Ev("cudnn_infer_ampere_scudnn_winograd_128x128_ldg1_ldg4", "kernel")
 EXAMPLES = [
     Example(
         "convolutions under cudnn.deterministic",
-        draw(_STEPS, us=1000, C=_CONVOLVED, K=_KERNEL, F=FORWARD, G=GEMM),
+        draw(_STEPS, us=1000, C=_CONVOLVED, K=_KERNEL, G=GEMM),
         facts={"settings": {"cudnn_deterministic": True}},
         saves_us="unknown",
         says=("cudnn.deterministic",),
     ),
     Example(
         "sums over indices under use_deterministic_algorithms",
-        draw(_STEPS, us=1000, C=Ev("aten::index_add_"), K=Ev("indexFuncLargeIndex", "kernel"), F=FORWARD, G=GEMM),
+        draw(_STEPS, us=1000, C=Ev("aten::index_add_"), K=Ev("indexFuncLargeIndex", "kernel"), G=GEMM),
         facts={"settings": {"deterministic": True}},
         saves_us="unknown",
         says=("use_deterministic_algorithms",),
     ),
     Example(
         "sums over indices, and the switch concerns convolutions alone",
-        draw(_STEPS, us=1000, C=Ev("aten::index_add_"), K=Ev("indexFuncLargeIndex", "kernel"), F=FORWARD, G=GEMM),
+        draw(_STEPS, us=1000, C=Ev("aten::index_add_"), K=Ev("indexFuncLargeIndex", "kernel"), G=GEMM),
         facts={"settings": {"cudnn_deterministic": True}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "convolutions that may choose",
-        draw(_STEPS, us=1000, C=_CONVOLVED, K=_KERNEL, F=FORWARD, G=GEMM),
+        draw(_STEPS, us=1000, C=_CONVOLVED, K=_KERNEL, G=GEMM),
         facts={"settings": {"deterministic": False, "cudnn_deterministic": False}},
-        saves_us=None,
     ),
 ]

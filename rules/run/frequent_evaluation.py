@@ -193,12 +193,7 @@ EXAMPLES = [
         "every 20 steps, by an argument of the framework that runs the loop",
         STEPS_ON_CPU,
         facts=_facts(40.0, 30, 2)
-        | {
-            "settings": {
-                "framework": "lightning",
-                "set_at": {"evaluation_every": {"file": "train.py", "line": 12}},
-            }
-        },
+        | {"settings": {"framework": "lightning", "set_at": {"evaluation_every": {"file": "train.py", "line": 12}}}},
         saves_us=(55_000, 65_000),
         says=("train.py:12", "40 %"),
         fixes=("every 500 steps",),
@@ -230,32 +225,28 @@ EXAMPLES = [
         "after each pass over batches that no loader gives, a sixth of the run",
         STEPS_ON_CPU,
         facts=_facts(12.0, 30, 0, "long", marks=["forward", "eval_mode"], outside=True),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "what a model makes in evaluation mode in every step, on which the next one trains",
         _TRAINS_AND_TESTS,
-        saves_us=None,
         facts=_in_steps("also_trained") | _read_by(training=True),
         near_miss=True,
     ),
     Example(
         "the same where it was not observed what reads its results",
         STEPS_ON_CPU,
-        saves_us=None,
         facts=_in_steps("also_trained"),
         near_miss=True,
     ),
-    Example("a teacher in every step", STEPS_ON_CPU, facts=_in_steps(), saves_us=None, near_miss=True),
-    Example("once an epoch, a tenth of the run", STEPS_ON_CPU, facts=_facts(7.0, 6, 6), saves_us=None, near_miss=True),
+    Example("a teacher in every step", STEPS_ON_CPU, facts=_in_steps(), near_miss=True),
+    Example("once an epoch, a tenth of the run", STEPS_ON_CPU, facts=_facts(7.0, 6, 6), near_miss=True),
     Example(
         "a model that plays between steps, in training mode",
         STEPS_ON_CPU,
         facts=_facts(40.0, 30, 0, "long", marks=["forward"]),
-        saves_us=None,
         near_miss=True,
     ),
-    Example("every 20 steps, a hundredth of the run", STEPS_ON_CPU, facts=_facts(0.6, 30, 2), saves_us=None),
-    Example("a bare trace", STEPS_ON_CPU, saves_us=None, skipped="was not captured"),
+    Example("every 20 steps, a hundredth of the run", STEPS_ON_CPU, facts=_facts(0.6, 30, 2)),
+    Example("a bare trace", STEPS_ON_CPU, skipped="was not captured"),
 ]

@@ -24,17 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from advisor.api import (
-    Example,
-    Finding,
-    Fix,
-    GrowingOps,
-    RankRecord,
-    Saving,
-    Scale,
-    StepDrift,
-    duration,
-)
+from advisor.api import Example, Finding, Fix, GrowingOps, RankRecord, Saving, Scale, StepDrift, duration
 
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
@@ -177,7 +167,6 @@ EXAMPLES = [
         "a machine that slows down: every line takes longer alike",
         STEPS_ON_CPU,
         facts=_run(20_000.0, 0, 10),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -198,8 +187,7 @@ EXAMPLES = [
         "a neighbour that came in the middle of the run",
         STEPS_ON_CPU,
         facts=_times(10_000.0, 16_000.0, jump=True),
-        saves_us=None,
         near_miss=True,
     ),
-    Example("the same at the end as at the start", STEPS_ON_CPU, facts=_run(10_000.0, 0, 10), saves_us=None),
+    Example("the same at the end as at the start", STEPS_ON_CPU, facts=_run(10_000.0, 0, 10)),
 ]

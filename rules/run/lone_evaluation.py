@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from advisor.api import BACKWARD, FORWARD, Example, Finding, Fix, Missing, RankRecord, Ranks, WatchedRun, draw
+from advisor.api import Example, Finding, Fix, Missing, RankRecord, Ranks, WatchedRun, draw
 
 from ..shared._places import place
 from ..shared._run_parts import each_hour, finding_of, is_known, saving_of, watched
@@ -101,7 +101,7 @@ _DIVIDED = Fix(
     "totals = evaluate(model.module, val_loader)  # sums and counts, on every rank\n"
     "dist.all_reduce(totals)",
 )
-_DRAWN = draw("step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]", us=1000, world_size=2, F=FORWARD, B=BACKWARD)
+_DRAWN = draw("step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]", us=1000, world_size=2)
 
 
 def _waits(seconds: float, *marks: str) -> dict[str, Any]:
@@ -127,7 +127,6 @@ EXAMPLES = [
         others=(_DRAWN,),
         facts=run_facts(30.0, {}, ranks=2),
         other_facts=(_waits(30.0, "forward", "untrained"),),
-        saves_us=None,
     ),
     Example(
         "rank 1 saves checkpoints meanwhile",
@@ -135,7 +134,6 @@ EXAMPLES = [
         others=(_DRAWN,),
         facts=run_facts(30.0, {}, ranks=2),
         other_facts=(_waits(30.0, "save"),),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -144,8 +142,7 @@ EXAMPLES = [
         others=(_DRAWN,),
         facts=run_facts(3.0, {}, ranks=2),
         other_facts=(_waits(3.0),),
-        saves_us=None,
         near_miss=True,
     ),
-    Example("bare traces", _DRAWN, others=(_DRAWN,), saves_us=None, skipped="was not recorded"),
+    Example("bare traces", _DRAWN, others=(_DRAWN,), skipped="was not recorded"),
 ]

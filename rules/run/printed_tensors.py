@@ -23,32 +23,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from advisor.api import (
-    BACKWARD,
-    D2H_PAGEABLE,
-    ELEMENTWISE,
-    FORWARD,
-    GEMM,
-    Drawing,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Lines,
-    Price,
-    draw,
-)
+from advisor.api import D2H_PAGEABLE, Drawing, Ev, Example, Finding, Fix, Lines, Price, draw
 
 from ..shared._examples import op
 from ..shared._places import place
 from ..shared._runs_of_ops import lines_of, spent_in
 from ..shared._tensor_texts import texts
 from ..shared._words import each_step, plural
-
-Ints = npt.NDArray[np.int64]
 
 CONFIRMED = "measured pairs on a CPU: debug messages about a batch, in a forward pass and in an optimizer"
 
@@ -103,7 +84,7 @@ def _drawn(of: str = _OPS) -> Drawing:
     step = f"[F    ]{ops} [B    ]"
     text = f"step [1{'':{len(step)}}][2{'':{len(step)}}]\ncpu  {step}   {step}"
     drawn: dict[str, Any] = {_WORDS[name]: op(name, [64]) for name in of.split()}
-    return draw(text, us=100, F=FORWARD, B=BACKWARD, **drawn)
+    return draw(text, us=100, **drawn)
 
 
 EXAMPLES = [
@@ -111,14 +92,9 @@ EXAMPLES = [
     Example(
         "finite values are selected, and nothing is read",
         _drawn("reshape isfinite masked_select abs min max"),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "a number is read in each step",
-        _drawn("detach item"),
-        saves_us=None,
-    ),
+    Example("a number is read in each step", _drawn("detach item")),
     Example(
         "beside a GPU, where the host waits for each value",
         draw(
@@ -128,14 +104,10 @@ EXAMPLES = [
             gpu 7   [K           ][E][E][E]  [C][K   ]       [K           ][E][E][E]  [C][K   ]
             """,
             us=100,
-            F=FORWARD,
             i=op("isfinite", [64], launches="kernel"),
             n=op("ne", [64], launches="kernel"),
             a=op("__and__", [64], launches="kernel"),
             m=Ev("aten::masked_select", launches="memcpy", blocks=True),
-            B=BACKWARD,
-            K=GEMM,
-            E=ELEMENTWISE,
             C=D2H_PAGEABLE,
         ),
         saves_us="unknown",

@@ -24,21 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
-    GLOO,
-    Breakdown,
-    Environment,
-    Example,
-    Finding,
-    Fix,
-    RankRecord,
-    Settings,
-    Treatment,
-    draw,
-)
+from advisor.api import GLOO, Breakdown, Environment, Example, Finding, Fix, RankRecord, Settings, Treatment, draw
 
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import set_at
@@ -118,26 +104,20 @@ EXAMPLES = [
     ),
     Example(
         "collectives that are compared over the ranks",
-        draw(
-            "step [1            ][2            ]\ncpu  [F   ][B  ][R ][F   ][B  ][R ]",
-            us=1000,
-            F=FORWARD,
-            B=BACKWARD,
-            R=GLOO,
-        ),
+        draw("step [1            ][2            ]\ncpu  [F   ][B  ][R ][F   ][B  ][R ]", us=1000, R=GLOO),
         facts={"environment": {"TORCH_DISTRIBUTED_DEBUG": "detail"}, "world_size": 2},
         saves_us="unknown",
         says=("TORCH_DISTRIBUTED_DEBUG=detail",),
     ),
     Example(
         "memory of the device without its cache",
-        draw(_ON_GPU, us=1000, F=FORWARD, B=BACKWARD, K=GEMM),
+        draw(_ON_GPU, us=1000),
         facts={"environment": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}},
         saves_us="unknown",
     ),
     Example(
         "allocations that the script has traced",
-        draw("step [1        ][2        ]\ncpu  [F   ]    [B ][F   ]    [B ]", us=1000, F=FORWARD, B=BACKWARD),
+        draw("step [1        ][2        ]\ncpu  [F   ]    [B ][F   ]    [B ]", us=1000),
         facts={"environment": {}, "settings": {"traced_frames": 10}},
         saves_us="unknown",
         says=("10 frames",),
@@ -155,20 +135,8 @@ EXAMPLES = [
                 "NCCL_DEBUG": "WARN",
             }
         },
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "nothing is set",
-        STEPS_ON_CPU,
-        facts={"environment": {}},
-        saves_us=None,
-    ),
-    Example(
-        "a bare trace does not tell",
-        STEPS_ON_CPU,
-        saves_us=None,
-        near_miss=True,
-        skipped="not captured by `advisor run`",
-    ),
+    Example("nothing is set", STEPS_ON_CPU, facts={"environment": {}}),
+    Example("a bare trace does not tell", STEPS_ON_CPU, near_miss=True, skipped="not captured by `advisor run`"),
 ]

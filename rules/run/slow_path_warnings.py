@@ -22,16 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.api import (
-    Breakdown,
-    Example,
-    Finding,
-    LineCosts,
-    RankRecord,
-    RunSamples,
-    Source,
-    Steps,
-)
+from advisor.api import Breakdown, Example, Finding, LineCosts, RankRecord, RunSamples, Source, Steps
 
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._places import place
@@ -74,7 +65,7 @@ def _share(where: Source | None, costs: LineCosts | None, steps: Steps) -> float
     """The line's part of the step; None where it is not known."""
     if where is None or costs is None:
         return None
-    own = [line for line in costs.lines if (line.source.file, line.source.line) == (where.file, where.line)]
+    own = [line for line in costs.lines if line.source.place == (where.file, where.line)]
     return sum(line.us for line in own) / steps.step_us
 
 
@@ -137,20 +128,8 @@ EXAMPLES = [
                 "train.py:9: FutureWarning: `torch.cuda.amp.autocast(args...)` is deprecated.",
             ]
         },
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "no warning",
-        STEPS_ON_CPU,
-        facts={"warnings": []},
-        saves_us=None,
-    ),
-    Example(
-        "a bare trace does not tell",
-        STEPS_ON_CPU,
-        saves_us=None,
-        near_miss=True,
-        skipped="not captured by `advisor run`",
-    ),
+    Example("no warning", STEPS_ON_CPU, facts={"warnings": []}),
+    Example("a bare trace does not tell", STEPS_ON_CPU, near_miss=True, skipped="not captured by `advisor run`"),
 ]

@@ -77,24 +77,14 @@ EXAMPLES = [
         says=("1,800 s after the start", "the run's 5,400 s"),
     ),
     Example(
-        "two minutes of tokenising before a long training",
-        STEPS_ON_CPU,
-        facts=_facts(130.0, 86_400.0),
-        saves_us=None,
-        near_miss=True,
+        "two minutes of tokenising before a long training", STEPS_ON_CPU, facts=_facts(130.0, 86_400.0), near_miss=True
     ),
     Example(
         "the same in a run that still goes on",
         STEPS_ON_CPU,
         facts=_facts(130.0, 150.0, ended=False),
-        saves_us=None,
         near_miss=True,
         skipped="the end of the run",
     ),
-    Example(
-        "imports alone",
-        STEPS_ON_CPU,
-        facts=_facts(4.0, 20.0),
-        saves_us=None,
-    ),
+    Example("imports alone", STEPS_ON_CPU, facts=_facts(4.0, 20.0)),
 ]

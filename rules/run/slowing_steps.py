@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.api import (
-    BACKWARD,
     ELEMENTWISE,
     GEMM,
     Drawing,
@@ -243,13 +242,13 @@ def _on_device(kernel: Ev, op: str, inside: str = "") -> Drawing:
 EXAMPLES = [
     Example(
         "a statistic over all outputs so far",
-        draw(_STEPS, us=100, F=_MM, B=BACKWARD, P=_of(4096), Q=_of(8192), R=_of(12288), S=_of(16384), T=_of(20480)),
+        draw(_STEPS, us=100, F=_MM, P=_of(4096), Q=_of(8192), R=_of(12288), S=_of(16384), T=_of(20480)),
         saves_us=(180, 400),
         says=("20,480 numbers", "4,096 more each time"),
     ),
     Example(
         "the same, and the steps were seen to grow from 2.5 ms to 5 ms",
-        draw(_STEPS, us=100, F=_MM, B=BACKWARD, P=_of(4096), Q=_of(8192), R=_of(12288), S=_of(16384), T=_of(20480)),
+        draw(_STEPS, us=100, F=_MM, P=_of(4096), Q=_of(8192), R=_of(12288), S=_of(16384), T=_of(20480)),
         facts={
             "steps": {
                 "unprofiled_us": [2500.0 + 12.5 * step for step in range(200)],
@@ -265,14 +264,14 @@ EXAMPLES = [
     ),
     Example(
         "the same, and begun anew in each epoch of 50 steps: from 2 ms to 4.45 ms",
-        draw(_STEPS, us=100, F=_MM, B=BACKWARD, P=_of(4096), Q=_of(8192), R=_of(12288), S=_of(16384), T=_of(20480)),
+        draw(_STEPS, us=100, F=_MM, P=_of(4096), Q=_of(8192), R=_of(12288), S=_of(16384), T=_of(20480)),
         facts={"steps": {"unprofiled_us": [2000.0 + 50.0 * (step % 50) for step in range(200)]}},
         saves_us=(1100, 1700),
         says=("20,480 numbers",),
     ),
     Example(
         "a hook more in each step: two to six calls of 200 us, of which the first step had one",
-        draw(_HOOKED, us=100, F=_MM, B=BACKWARD, P=_hooks(2), Q=_hooks(3), R=_hooks(4), S=_hooks(5), T=_hooks(6)),
+        draw(_HOOKED, us=100, F=_MM, P=_hooks(2), Q=_hooks(3), R=_hooks(4), S=_hooks(5), T=_hooks(6)),
         facts={"files": [{"path": "trace", "role": "profile", "steps": {f"ProfilerStep#{n}": n for n in range(1, 6)}}]},
         saves_us=(30, 400),
         says=("runs more often", "6 calls", "1 more each time"),
@@ -280,8 +279,7 @@ EXAMPLES = [
     ),
     Example(
         "a loop of another length in each step",
-        draw(_HOOKED, us=100, F=_MM, B=BACKWARD, P=_hooks(2), Q=_hooks(4), R=_hooks(5), S=_hooks(3), T=_hooks(6)),
-        saves_us=None,
+        draw(_HOOKED, us=100, F=_MM, P=_hooks(2), Q=_hooks(4), R=_hooks(5), S=_hooks(3), T=_hooks(6)),
         near_miss=True,
     ),
     Example(
@@ -292,14 +290,12 @@ EXAMPLES = [
             cpu    [P ][B ]   [Q ][B ]   [R ][B ]   [S ][B ]   [T ][B ]
             """,
             us=100,
-            B=BACKWARD,
             P=_sorted(8),
             Q=_sorted(16),
             R=_sorted(24),
             S=_sorted(32),
             T=_sorted(40),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -311,7 +307,6 @@ EXAMPLES = [
     Example(
         "a compiled region with such products",
         _on_device(GEMM, "Torch-Compiled Region: 0/0", inside="aten::mm"),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -321,8 +316,6 @@ EXAMPLES = [
         near_miss=True,
     ),
     Example(
-        "the same in every step",
-        draw(_STEPS, us=100, F=_MM, B=BACKWARD, P=_of(64), Q=_of(64), R=_of(64), S=_of(64), T=_of(64)),
-        saves_us=None,
+        "the same in every step", draw(_STEPS, us=100, F=_MM, P=_of(64), Q=_of(64), R=_of(64), S=_of(64), T=_of(64))
     ),
 ]

@@ -180,5 +180,5 @@ EXAMPLES = [
     ),
     Example("half of the batch of training", STEPS_ON_CPU, None, run_facts(30.0, {"batch_size": 16}), near_miss=True),
     Example("a twentieth of the run", STEPS_ON_CPU, None, run_facts(3.0, {"batch_size": 1}), near_miss=True),
-    Example("a bare trace", STEPS_ON_CPU, saves_us=None, skipped="was not captured"),
+    Example("a bare trace", STEPS_ON_CPU, skipped="was not captured"),
 ]

@@ -90,23 +90,20 @@ EXAMPLES = [
     Example(
         "samples are divided between ranks",
         STEPS_ON_CPU,
-        saves_us=None,
         facts=run_facts(30.0, _VALIDATION | {"sampler": "DistributedSampler"}, ranks=2),
         near_miss=True,
     ),
     Example(
         "each rank has a part of its own",
         STEPS_ON_CPU,
-        saves_us=None,
         facts=run_facts(30.0, _VALIDATION | {"dataset": "Subset"}, ranks=2),
         near_miss=True,
     ),
     Example(
         "evaluation takes a twentieth of the run",
         STEPS_ON_CPU,
-        saves_us=None,
         facts=run_facts(3.0, _VALIDATION, ranks=2),
         near_miss=True,
     ),
-    Example("a bare trace", STEPS_ON_CPU, saves_us=None, skipped="was not captured"),
+    Example("a bare trace", STEPS_ON_CPU, skipped="was not captured"),
 ]

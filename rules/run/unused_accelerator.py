@@ -21,20 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
-    Device,
-    Example,
-    Finding,
-    Fix,
-    Missing,
-    RankRecord,
-    Scale,
-    draw,
-    duration,
-)
+from advisor.api import Device, Example, Finding, Fix, Missing, RankRecord, Scale, draw, duration
 
 
 def check(record: RankRecord, device: Device, scale: Scale) -> Iterator[Finding]:
@@ -65,35 +52,23 @@ _ON_CPU = "step [1        ][2        ]\ncpu  [F  ][B  ] [F  ][B  ]"
 EXAMPLES = [
     Example(
         "a GPU stands idle",
-        draw(_ON_CPU, us=1000, F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=1000),
         facts={"settings": {"accelerator_available": True, "accelerator_name": "NVIDIA A10", "model_device": "cpu"}},
         saves_us="unknown",
         says=("NVIDIA A10", "11 ms a step"),
     ),
     Example(
         "no accelerator in this machine",
-        draw(_ON_CPU, us=1000, F=FORWARD, B=BACKWARD),
+        draw(_ON_CPU, us=1000),
         facts={"settings": {"accelerator_available": False, "model_device": "cpu"}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
-        "a bare trace does not tell",
-        draw(_ON_CPU, us=1000, F=FORWARD, B=BACKWARD),
-        saves_us=None,
-        near_miss=True,
-        skipped="not captured by `advisor run`",
+        "a bare trace does not tell", draw(_ON_CPU, us=1000), near_miss=True, skipped="not captured by `advisor run`"
     ),
     Example(
         "the GPU is used",
-        draw(
-            "step  [1        ][2        ]\ncpu   [F  ][B  ] [F  ][B  ]\ngpu 7  [K  ][K  ] [K  ][K  ]",
-            us=1000,
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
-        ),
+        draw("step  [1        ][2        ]\ncpu   [F  ][B  ] [F  ][B  ]\ngpu 7  [K  ][K  ] [K  ][K  ]", us=1000),
         facts={"settings": {"accelerator_available": True, "model_device": "cuda"}},
-        saves_us=None,
     ),
 ]

@@ -124,16 +124,13 @@ EXAMPLES = [
         says=("train.py:90",),
         fixes=("Keep the loaders",),
     ),
-    Example("an agent that plays", STEPS_ON_CPU, facts=_facts(40.0, "forward"), saves_us=None, near_miss=True),
+    Example("an agent that plays", STEPS_ON_CPU, facts=_facts(40.0, "forward"), near_miss=True),
     Example(
         "the line calls the garbage collector, which has a rule of its own",
         STEPS_ON_CPU,
         facts=_facts(20.0) | {"settings": {"set_at": {"gc.collect": {"file": "train.py", "line": 90}}}},
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "batches of other lengths", STEPS_ON_CPU, facts=_facts(4.0, line=80, hits=40), saves_us=None, near_miss=True
-    ),
-    Example("a line that is printed", STEPS_ON_CPU, facts=_facts(0.1), saves_us=None),
+    Example("batches of other lengths", STEPS_ON_CPU, facts=_facts(4.0, line=80, hits=40), near_miss=True),
+    Example("a line that is printed", STEPS_ON_CPU, facts=_facts(0.1)),
 ]

@@ -163,7 +163,7 @@ EXAMPLES = [
         saves_us=(70_000, 110_000),
         says=("60 times at train.py:80 and train.py:92",),
     ),
-    Example("long epochs", STEPS_ON_CPU, facts=_facts(3, 0.5), saves_us=None, near_miss=True),
-    Example("an iterator for each batch", STEPS_ON_CPU, facts=_facts(200, 20.0), saves_us=None, near_miss=True),
-    Example("no workers", STEPS_ON_CPU, facts=_facts(0, 0.0), saves_us=None),
+    Example("long epochs", STEPS_ON_CPU, facts=_facts(3, 0.5), near_miss=True),
+    Example("an iterator for each batch", STEPS_ON_CPU, facts=_facts(200, 20.0), near_miss=True),
+    Example("no workers", STEPS_ON_CPU, facts=_facts(0, 0.0)),
 ]

@@ -7,10 +7,7 @@ from PYTORCH_ALLOC_CONF from 2.9 on, before from PYTORCH_CUDA_ALLOC_CONF or PYTO
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
-from advisor.api import Category, Events, Fix, RankRecord, Treatment
+from advisor.api import Category, Events, Fix, RankRecord, RowMask, Treatment
 
 _VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 _MAPS = ("cuMemMap", "cuMemCreate", "cuMemSetAccess", "hipMemMap", "hipMemCreate", "hipMemSetAccess")
@@ -32,11 +29,11 @@ UNMAPPED = ("MemUnmap", "MemRelease")
 _NOT = ("Host", "Managed", "Async", "FromPool", "Array", "MallocPitch")
 
 
-def allocator_calls(events: Events) -> npt.NDArray[np.bool_]:
+def allocator_calls(events: Events) -> RowMask:
     """Calls in which the driver allocates or frees memory of the device."""
     calls = events.named(*_CALLS) & ~events.named(*_NOT) & events.named("cuda", "hip")
     calls |= events.named(*MAPPED, *UNMAPPED) & events.named("cu", "hip")
-    found: npt.NDArray[np.bool_] = calls & events.of(Category.RUNTIME)
+    found: RowMask = calls & events.of(Category.RUNTIME)
     return found
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
     InputWaits,
+    Ints,
     Loader,
     Nesting,
+    RowMask,
     Scale,
     StepTimes,
     Trace,
@@ -121,15 +122,15 @@ def batch(facts: Loader | None, waits: InputWaits, trace: Trace, nesting: Nestin
     )
 
 
-def _inside(waits: InputWaits, trace: Trace, nesting: Nesting) -> npt.NDArray[np.bool_]:
+def _inside(waits: InputWaits, trace: Trace, nesting: Nesting) -> RowMask:
     """Rows inside the fetches."""
     fetching = np.zeros(len(trace.events), np.bool_)
     fetching[list(waits.rows)] = True
-    found: npt.NDArray[np.bool_] = nesting.within(fetching)
+    found: RowMask = nesting.within(fetching)
     return found
 
 
-def _put_together(trace: Trace, inside: npt.NDArray[np.bool_], size: int, fetches: int) -> float:
+def _put_together(trace: Trace, inside: RowMask, size: int, fetches: int) -> float:
     """Tensors of a batch: those stacked from its samples, and those made of a Python number of each.
 
     A sample that is a NumPy array becomes a tensor before it is stacked: as many as there are samples are no tensors of
@@ -139,7 +140,7 @@ def _put_together(trace: Trace, inside: npt.NDArray[np.bool_], size: int, fetche
     return stacked + (made % size if stacked and size > 1 else made)
 
 
-def _bytes(trace: Trace, inside: npt.NDArray[np.bool_], size: int) -> float:
+def _bytes(trace: Trace, inside: RowMask, size: int) -> float:
     """Bytes that the loader puts together in all fetches, taking numbers for 4 bytes; 0 where shapes are unknown.
 
     Samples may put together parts of their own: where lists of as many tensors as a batch has samples are, those count.
@@ -151,7 +152,7 @@ def _bytes(trace: Trace, inside: npt.NDArray[np.bool_], size: int) -> float:
     return 4.0 * sum(map(sum, of_batch or lists))
 
 
-def _row_bytes(trace: Trace, inside: npt.NDArray[np.bool_]) -> float:
+def _row_bytes(trace: Trace, inside: RowMask) -> float:
     """Bytes of the rows that all fetches select from tensors, taking numbers for 4 bytes.
 
     The shapes of lists of more than 30 tensors are not recorded, so that those put together may not tell.
@@ -164,7 +165,7 @@ def _row_bytes(trace: Trace, inside: npt.NDArray[np.bool_]) -> float:
     return 4.0 * float(numbers)
 
 
-def _of_numbers(trace: Trace, inside: npt.NDArray[np.bool_], size: int) -> int:
+def _of_numbers(trace: Trace, inside: RowMask, size: int) -> int:
     """How many tensors all fetches make of so many Python numbers, one for each sample of a batch."""
     events = trace.events
     rows = np.flatnonzero(inside & events.exactly(_FROM_PYTHON) & (events.dims >= 0))
@@ -204,7 +205,7 @@ def _not_rest(timed: StepTimes) -> list[float]:
     return [sum(step) for step in zip(*parts, strict=False)]
 
 
-def opening(long: npt.NDArray[np.bool_], every: int) -> npt.NDArray[np.int64] | None:
+def opening(long: RowMask, every: int) -> Ints | None:
     """The steps that open an epoch: every so many, most of them long. None where there is no such rhythm.
 
     An epoch has one batch more where the last is not dropped, and one step less where that is not timed.

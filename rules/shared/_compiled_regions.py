@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Category, Events, Intervals, Price, Steps, Trace, intersect, subtract, union
+from advisor.api import Category, Events, Intervals, Ints, Price, RowMask, Steps, Trace, intersect, subtract, union
 
 LOOKUP, _REGION = "TorchDynamo Cache Lookup", "Torch-Compiled Region"
 # The same compiled code twice in a window may be a model in two steps.
@@ -45,7 +44,7 @@ def pieces_of(price: Price, least: float = LEAST_PIECES) -> tuple[float, Interva
     return pieces, spans
 
 
-def _calls(price: Price, regions: npt.NDArray[np.int64]) -> Intervals:
+def _calls(price: Price, regions: Ints) -> Intervals:
     """From the start of each region to its first launch, and from its last launch to its end: one region has one."""
     events, launch = price.ops.events, price.ops.links.launch
     called = np.unique(launch[launch >= 0])
@@ -61,7 +60,7 @@ def _calls(price: Price, regions: npt.NDArray[np.int64]) -> Intervals:
     return intersect(union(spans[:, 0], spans[:, 1]), price.ops.steps.window)
 
 
-def _are_blocks(price: Price, regions: npt.NDArray[np.int64]) -> bool:
+def _are_blocks(price: Price, regions: Ints) -> bool:
     """Whether most regions run the same compiled code, with several products in each: a block of a model, no layer."""
     events, nesting = price.ops.events, price.ops.nesting
     names, times = np.unique(events.name[regions], return_counts=True)
@@ -76,17 +75,17 @@ def _are_blocks(price: Price, regions: npt.NDArray[np.int64]) -> bool:
     return bool(np.median(each) >= _PRODUCTS_OF_A_BLOCK)
 
 
-def _around(trace: Trace, steps: Steps, lookups: npt.NDArray[np.bool_], regions: npt.NDArray[np.bool_]) -> Intervals:
+def _around(trace: Trace, steps: Steps, lookups: RowMask, regions: RowMask) -> Intervals:
     """Look-ups outside of regions, and the ways from a region to the next look-up in which no op runs."""
     events = trace.events
-    checks = union(events.start_ns[lookups], events.end_ns[lookups])
-    inside = union(events.start_ns[regions], events.end_ns[regions])
+    checks = events.covered(lookups)
+    inside = events.covered(regions)
     compiled = union(np.concatenate((checks[:, 0], inside[:, 0])), np.concatenate((checks[:, 1], inside[:, 1])))
     ways = np.column_stack((compiled[:-1, 1], compiled[1:, 0]))
     same = steps.step_of(ways[:, 0]) == steps.step_of(ways[:, 1])
     ways = ways[same & (ways[:, 1] - ways[:, 0] <= _LONGEST_NS) & (ways[:, 1] > ways[:, 0])]
     ops = events.of(Category.CPU_OP) & (events.thread == steps.main_thread) & ~lookups & ~regions
-    busy = union(events.start_ns[ops], events.end_ns[ops])
+    busy = events.covered(ops)
     idle = subtract(ways, busy)
     both = np.concatenate((subtract(checks, inside), idle))
     return intersect(union(both[:, 0], both[:, 1]), steps.window)

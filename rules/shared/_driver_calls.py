@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
     FORWARD,
-    GEMM,
     Example,
     Finding,
     Fix,
     GpuBusy,
+    Ints,
     Lines,
     Price,
     Saving,
@@ -22,7 +20,6 @@ from advisor.api import (
     intersect,
     subtract,
     total,
-    union,
 )
 
 from ._places import first_line
@@ -54,14 +51,12 @@ class DriverCalls(Struct, frozen=True):
         )
 
 
-def driver_calls(
-    price: Price, busy: GpuBusy, lines: Lines, rows: npt.NDArray[np.int64], min_share: float
-) -> DriverCalls | None:
+def driver_calls(price: Price, busy: GpuBusy, lines: Lines, rows: Ints, min_share: float) -> DriverCalls | None:
     """The calls in these rows; None where they are none, or less than this share of the step at best."""
     events, steps = price.ops.events, price.ops.steps
     if not len(rows):
         return None
-    spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window)
+    spans = intersect(events.covered(rows), steps.window)
     spent_us = steps.of_window_us(total(spans))
     idle_us = steps.of_window_us(total(subtract(spans, busy.busy))) * busy.rest
     how = "low: the device is the bottleneck anyway; high: the step without these calls"
@@ -82,9 +77,6 @@ KEPT = Example(
         gpu 7   [K   ][K  ]                  [K   ][K  ]
         """,
         us=100,
-        F=FORWARD,
         G=FORWARD,
-        K=GEMM,
     ),
-    saves_us=None,
 )

@@ -7,31 +7,27 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from advisor.api import BACKWARD, ELEMENTWISE, FORWARD, GEMM, OPTIMIZER, Drawing, Ev, draw
+from advisor.api import Drawing, Ev, draw
 
 _NUMBER = "Sequence number"
-_USUAL = {"F": FORWARD, "B": BACKWARD, "O": OPTIMIZER, "K": GEMM, "E": ELEMENTWISE}
 
 # Steps of 10 ms on a CPU, where what matters is recorded beside the trace.
-STEPS_ON_CPU = draw("step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]", us=1000, F=FORWARD, B=BACKWARD)
+STEPS_ON_CPU = draw("step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]", us=1000)
 
 
 def two_steps(*cpu: str, gpu: str = "", **ops: str | Ev) -> Drawing:
     """Two steps alike, of the lanes of one, 100 µs a character.
 
-    F is a layer, B a node of the backward pass, O the optimizer; K and E are kernels, unless said otherwise. What has
-    a number for its backward pass has another one in the second step.
+    What has a number for its backward pass has another one in the second step.
     """
     return Drawing(partial(_in_two_steps, cpu, gpu, ops))
 
 
-def _in_two_steps(cpu: tuple[str, ...], gpu: str, ops: dict[str, str | Ev]) -> dict[str, Any]:
+def _in_two_steps(cpu: tuple[str, ...], gpu: str, ops: dict[str, Any]) -> dict[str, Any]:
     width, whole = max(map(len, cpu)), max(map(len, (*cpu, gpu))) + 3
-    drawn = set(re.findall(r"\[(\w+)", " ".join((*cpu, gpu))))
-    known: dict[str, Any] = {word: one for word, one in (_USUAL | ops).items() if word in drawn or word in ops}
     later = {
         word: (f"{chr(ord(word) + 256)}", replace(one, args=one.args | {_NUMBER: one.args[_NUMBER] + 1000}))
-        for word, one in known.items()
+        for word, one in ops.items()
         if isinstance(one, Ev) and _NUMBER in one.args
     }
     steps = [f"[{step:<{width - 2}}]" for step in (1, 2)]
@@ -39,7 +35,7 @@ def _in_two_steps(cpu: tuple[str, ...], gpu: str, ops: dict[str, str | Ev]) -> d
     for name, lane in (*(("cpu", one) for one in cpu), *((("gpu 7", gpu),) if gpu else ())):
         again = re.sub(r"\[(\w)", lambda found: "[" + later.get(found[1], (found[1],))[0], lane)
         lanes.append(f"{name:7}{lane:{whole}}{again}")
-    return dict(draw("\n".join(lanes), us=100, **known | dict(later.values())))
+    return dict(draw("\n".join(lanes), us=100, **ops | dict(later.values())))
 
 
 def op(name: str, *dims: Any, number: int | None = None, launches: str | None = None, **args: Any) -> Ev:

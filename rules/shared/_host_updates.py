@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.api import Category, Intervals, OptimizerWork, Price, intersect, total, union
+from advisor.api import Category, Intervals, OptimizerWork, Price, intersect, total
 
 # Classes of torch.optim whose fused update exists on CPUs, and was measured there.
 FUSED_ON_CPU = ("Adagrad", "Adam", "AdamW", "SGD")
@@ -23,7 +23,7 @@ def host_updates(price: Price, work: OptimizerWork | None) -> Intervals:
     launched_ns = events.start_ns[links.calls]
     launches = np.searchsorted(launched_ns, events.end_ns[rows]) - np.searchsorted(launched_ns, events.start_ns[rows])
     rows = rows[launches == 0]
-    spans = union(events.start_ns[rows], events.end_ns[rows])
+    spans = events.covered(rows)
     if not len(spans):
         return none
     ops = events.covered(events.of(Category.CPU_OP))

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import Category, Intervals, KernelWork, Price, Saving, calm, constant, edits, intersect, union
+from advisor.api import Category, Intervals, Ints, KernelWork, Price, Saving, calm, constant, edits, intersect, union
 
 from ._roofline import WELL_MADE, saved_us, scaled
 
-Ints = npt.NDArray[np.int64]
 # Between two kernels that are queued already the device needs a µs or two; with fewer kernels that goes as well.
 _BETWEEN = ("idle_launch", "idle_unknown")
 # No kernel takes longer than this just to start and end.
@@ -101,7 +99,7 @@ def _of_the_loop(price: Price, ops: Ints, within: str) -> Intervals:
     gaps = np.column_stack((events.end_ns[outermost[at]], events.start_ns[outermost[at + 1]]))
     gaps = gaps[gaps[:, 1] > gaps[:, 0]]
     rows = np.flatnonzero(events.named(within)) if within else ops[:0]
-    gaps = intersect(gaps, union(events.start_ns[rows], events.end_ns[rows])) if within else calm(gaps)
+    gaps = intersect(gaps, events.covered(rows)) if within else calm(gaps)
     spans = np.concatenate((gaps, np.column_stack((events.start_ns[ops], events.end_ns[ops]))))
     return union(spans[:, 0], spans[:, 1])
 

@@ -6,28 +6,24 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
-    FORWARD,
-    GEMM,
     H2D_PAGEABLE,
     Category,
     Ev,
     Example,
     Fix,
     Intervals,
+    Ints,
     Price,
     dims_of,
     draw,
     intersect,
     sizes,
     total,
-    union,
 )
 
-Ints = npt.NDArray[np.int64]
 # Ops that need no data: what is computed from their results alone can be computed on the device as well.
 _FACTORIES = ("aten::full", "aten::ones", "aten::zeros", "aten::arange", "aten::eye", "aten::linspace", "aten::tril")
 # Ops that bring data in: files, lists of numbers, samples that become a batch.
@@ -90,7 +86,7 @@ def made_on_host(price: Price, copying: Sequence[int]) -> MadeOnHost:
             found.append(np.array(chain, int))
         found.append(np.array(list(_inside(price, row)), int))
     rows = np.concatenate(found)
-    return MadeOnHost(union(events.start_ns[rows], events.end_ns[rows]), 2 * created > len(copying))
+    return MadeOnHost(events.covered(rows), 2 * created > len(copying))
 
 
 def _before(price: Price, row: int, launches_ns: Ints, fetched_ns: Ints) -> list[int]:
@@ -155,8 +151,6 @@ _BOXES: dict[str, Any] = {
     "M": Ev("aten::masked_fill_", launches="", dims=_SQUARE),
     "T": Ev("aten::to", launches="memcpy", blocks=True, dims=_WHOLE),
     "C": H2D_PAGEABLE,
-    "F": FORWARD,
-    "K": GEMM,
 }
 CREATED = Example(
     "a mask is created on the host and copied in each step",
@@ -203,10 +197,7 @@ COMPUTED_FOR_COPIES = (
             A=Ev("aten::full", launches="kernel"),
             M=Ev("aten::masked_fill_", launches="kernel", dims=_SQUARE),
             E=Ev("fill_", "kernel"),
-            F=FORWARD,
-            K=GEMM,
         ),
-        saves_us=None,
         near_miss=True,
     ),
 )

@@ -8,12 +8,9 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import BACKWARD, Category, Price
-
-Ints = npt.NDArray[np.int64]
+from advisor.api import BACKWARD, Category, Ints, Price
 
 # Fewer may be the layers of a model; more ops in an iteration are a computation.
 _TIMES, _OPS = 16, 4

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     AUTOGRAD_NODE,
     CallSites,
     Category,
     CodePlace,
+    Events,
+    Ints,
     Lines,
     Loader,
     Optimizer,
@@ -20,6 +21,9 @@ from advisor.api import (
     Source,
     Trace,
 )
+
+# Rows whose line is asked for; where these have none, neither have others.
+TRIED = 8
 
 
 def place(where: Source | None) -> str:
@@ -91,12 +95,17 @@ def calls_collector(line: Source, record: RankRecord | None) -> bool:
     return any((line.file, line.line) == (at.file, at.line) for at in called)
 
 
-def first_line(lines: Lines | None, rows: npt.NDArray[np.int64]) -> Source | None:
+def longest(events: Events, rows: Ints) -> Ints:
+    """Those of these rows whose line is asked for, the longest first."""
+    return rows[np.argsort(-events.dur_ns[rows], kind="stable")][:TRIED]
+
+
+def first_line(lines: Lines | None, rows: Ints) -> Source | None:
     """The line of the first of these rows whose line is known."""
     return next((found for row in rows.tolist() if lines and (found := lines.where_op(row))), None)
 
 
-def forward_rows(trace: Trace, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def forward_rows(trace: Trace, nodes: Ints) -> Ints:
     """Rows of the forward ops that recorded these nodes of the backward pass: they share their sequence numbers.
 
     An op that records nothing carries the number that the next one gets: of each number the last op counts.
@@ -108,7 +117,7 @@ def forward_rows(trace: Trace, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.i
     return np.sort(rows[np.unique(events.sequence[rows], return_index=True)[1]])
 
 
-def forward_lines(lines: Lines | None, trace: Trace, nodes: npt.NDArray[np.int64]) -> tuple[Source, ...]:
+def forward_lines(lines: Lines | None, trace: Trace, nodes: Ints) -> tuple[Source, ...]:
     """The line that calls the forward ops of these nodes and of no others, then the line of the first of them.
 
     What is recorded for other nodes must stay so: a line that calls both cannot be put under `torch.no_grad()`.

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Category, StepOps, dims_of, sizes
-
-Ints = npt.NDArray[np.int64]
+from advisor.api import Category, Ints, StepOps, dims_of, sizes
 
 ATTENTION = "aten::scaled_dot_product_attention"
 # Calls between the copies and their attention: those of keys and values, rotations, masks, casts.

@@ -8,9 +8,8 @@ import re
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Device, Events, Price, WorkGroup, constant, edits
+from advisor.api import Device, Events, Ints, Price, WorkGroup, constant, edits
 
 # Share of a device's peak that well-made kernels reach at most.
 WELL_MADE = constant("device.well_made_share").value
@@ -89,7 +88,7 @@ def _odd_row(group: WorkGroup) -> int:
     return length if fits and length % row and _OUT_OF_STEP.search(group.kernel) else 0
 
 
-def idle_kernels(events: Events, group: WorkGroup, device: Device) -> npt.NDArray[np.int64]:
+def idle_kernels(events: Events, group: WorkGroup, device: Device) -> Ints:
     """Kernels of a group that have fewer thread blocks than the device has multiprocessors, and take long enough."""
     blocks = events.blocks[group.kernels]
     few = (blocks > 0) & (blocks < (device.multiprocessors or 0)) & (events.dur_ns[group.kernels] >= LEAST_US * 1e3)
@@ -101,14 +100,14 @@ def spent_us(price: Price, groups: Iterable[WorkGroup]) -> float:
     return sum(price.spent_us(group.kernels) for group in groups)
 
 
-def saved_us(price: Price, kept: Iterable[tuple[npt.NDArray[np.int64], float]]) -> float:
+def saved_us(price: Price, kept: Iterable[tuple[Ints, float]]) -> float:
     """What goes where kernels keep such shares of their time, µs per profiled step."""
     return sum(price.spent_us(mine) * (1 - share) for mine, share in kept)
 
 
-def scaled(kept: Iterable[tuple[npt.NDArray[np.int64], float]]) -> list[edits.Edit]:
+def scaled(kept: Iterable[tuple[Ints, float]]) -> list[edits.Edit]:
     """Kernels that keep a share of their time, as edits of a replay: few, and never of less time than asked for."""
-    rows: dict[int, list[npt.NDArray[np.int64]]] = {}
+    rows: dict[int, list[Ints]] = {}
     for mine, share in kept:
         rows.setdefault(math.ceil(min(share, 1.0) / _STEP - 1e-9), []).append(mine)
     return [edits.scale(np.concatenate(found), steps * _STEP) for steps, found in sorted(rows.items())]

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Lines, Price, Saving, Source, edits, total, union
-
-Ints = npt.NDArray[np.int64]
+from advisor.api import Ints, Lines, Price, Saving, Source, edits, total, union
 
 _MOST_NAMED = 3
 

@@ -9,18 +9,7 @@ from dataclasses import replace
 
 from msgspec import Struct
 
-from advisor.api import (
-    Constant,
-    Container,
-    Finding,
-    Fix,
-    LineCost,
-    Price,
-    RankRecord,
-    Saving,
-    Source,
-    constant,
-)
+from advisor.api import Constant, Container, Finding, Fix, LineCost, Price, RankRecord, Saving, Source, constant
 
 from ._places import first_of, made_at, place
 from ._side_effect_factors import SIDE_EFFECTS
@@ -199,7 +188,7 @@ def slow_container(record: RankRecord | None, lines: Iterable[LineCost], us: flo
 
     us: un-profiled µs of each step that all of the lines take.
     """
-    costs = {(line.source.file, line.source.line): line for line in lines}
+    costs = {line.source.place: line for line in lines}
     whole_us = sum(line.us for line in costs.values())
     found: dict[tuple[str, str, str], list[SlowContainer]] = defaultdict(list)
     for one in record.containers if record else ():

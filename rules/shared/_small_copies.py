@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Category, Lines, Source, StepOps
+from advisor.api import Category, Ints, Lines, RowMask, Source, StepOps
 
 # Copies up to 64 KB take about as long as their launch, whatever their size.
 SMALL_BYTES = 64 << 10
@@ -15,7 +14,7 @@ SEVERAL = 8
 _COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda")
 
 
-def small_copies(recorded: StepOps, lines: Lines) -> dict[Source | None, npt.NDArray[np.int64]]:
+def small_copies(recorded: StepOps, lines: Lines) -> dict[Source | None, Ints]:
     """Outermost ops on the loop's thread that copy little to the device, in order, by line."""
     events, links, nesting = recorded.events, recorded.links, recorded.nesting
     small = events.of(Category.MEMCPY) & events.named("HtoD") & (events.bytes >= 0) & (events.bytes <= SMALL_BYTES)
@@ -30,7 +29,7 @@ def small_copies(recorded: StepOps, lines: Lines) -> dict[Source | None, npt.NDA
     return {where: np.array(found, np.int64) for where, found in groups.items()}
 
 
-def told_as_small(recorded: StepOps, lines: Lines, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def told_as_small(recorded: StepOps, lines: Lines, rows: Ints) -> RowMask:
     """Which of these ops are among several small copies of a line."""
     several = SEVERAL * recorded.steps.count
     groups = [found for found in small_copies(recorded, lines).values() if len(found) >= several]

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Events, Lines
-
-Ints = npt.NDArray[np.int64]
+from advisor.api import Events, Ints, Lines
 
 # torch/_tensor_str.py: `_Formatter` asks for these directly one after the other.
 _SELECTS = ("aten::isfinite", "aten::ne", "aten::__and__", "aten::masked_select")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Category, Price, constant
+from advisor.api import Category, Ints, Price, constant
 
-Ints = npt.NDArray[np.int64]
 # What an empty stream's launch takes where the trace has too few of them to tell.
 _LEAST_NS = 1e3 * constant("device.launch_delay_us").range[1]
 _FEW = 20

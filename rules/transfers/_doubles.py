@@ -7,21 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.api import (
-    FORWARD,
-    GEMM,
-    H2D_PAGEABLE,
-    Category,
-    Ev,
-    Example,
-    Finding,
-    Price,
-    data_size,
-    dims_of,
-    draw,
-    dtypes_of,
-    sizes,
-)
+from advisor.api import H2D_PAGEABLE, Category, Ev, Example, Finding, Price, data_size, dims_of, draw, dtypes_of, sizes
 
 _CONVERT = ("aten::to", "aten::_to_copy", "aten::copy_")
 
@@ -81,8 +67,6 @@ IN_DOUBLE = Example(
         C=H2D_PAGEABLE,
         V=replace(_TO, launches="kernel", blocks=False),
         D=Ev("direct_copy_kernel_cuda", "kernel"),
-        F=FORWARD,
-        K=GEMM,
     ),
     saves_us=(0, 6000),
     says=("are float64",),

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from advisor.api import BACKWARD, FORWARD, GEMM, TO_BLOCKING, Category, Ev, Fix, Price, draw
+from advisor.api import AUTOGRAD_NODE, TO_BLOCKING, Category, Ev, Fix, Price, draw
 
 _ACTIVATIONS = Fix(
     "Offload activations to pinned memory, on a stream of its own",
@@ -45,7 +45,7 @@ def round_trip(price: Price) -> Fix | None:
 def _in_backward(price: Price, rows: np.ndarray) -> bool:
     """Whether most of these copies are launched between the first and the last node of their step's backward pass."""
     events, steps = price.ops.events, price.ops.steps
-    nodes = np.flatnonzero(events.named("autograd::engine::evaluate_function"))
+    nodes = np.flatnonzero(events.named(AUTOGRAD_NODE))
     step = steps.step_of(events.start_ns[nodes])
     call = price.ops.links.launch[rows]
     called_ns = events.start_ns[call[call >= 0]]
@@ -70,7 +70,4 @@ OFFLOADED = draw(
     T=TO_BLOCKING,
     D=Ev("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", bytes=32 << 20),
     U=Ev("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", bytes=32 << 20),
-    F=FORWARD,
-    B=BACKWARD,
-    K=GEMM,
 )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import FORWARD, GEMM, TO_BLOCKING, Category, Drawing, Ev, Fix, Price, draw
+from advisor.api import TO_BLOCKING, Category, Drawing, Ev, Fix, Ints, Price, draw
 
 # A batch comes in one or two pieces at the start of a step, and labels perhaps later: between this many kernels come
 # the weights of layers. Masks and tables that are made on the host are smaller than all of these are together.
@@ -23,7 +22,7 @@ KEEP_WEIGHTS = Fix(
 )
 
 
-def come_by_layer(price: Price, copies: npt.NDArray[np.int64]) -> bool:
+def come_by_layer(price: Price, copies: Ints) -> bool:
     """Whether these copies to the device bring much between many kernels of each step."""
     events, steps = price.ops.events, price.ops.steps
     if events.bytes[copies].sum() < _BYTES * steps.count:
@@ -58,7 +57,5 @@ def drawn(layers: int, *, back: bool = False) -> Drawing:
         us=1000,
         T=TO_BLOCKING,
         C=Ev("Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", bytes=8 << 20),
-        F=FORWARD,
-        K=GEMM,
         **more,
     )

@@ -32,9 +32,6 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
     H2D_PINNED,
     SYNC,
     TO,
@@ -224,7 +221,7 @@ _NO_WAIT = """
 EXAMPLES = [
     Example(
         "pinned and non_blocking, on the stream of the kernels",
-        draw(_NO_WAIT, us=1000, T=TO, C=H2D_PINNED, F=FORWARD, B=BACKWARD, K=GEMM, S=SYNC),
+        draw(_NO_WAIT, us=1000, T=TO, C=H2D_PINNED, S=SYNC),
         saves_us=(0, 5500),
         says=("on the stream of the computation",),
     ),
@@ -239,17 +236,13 @@ EXAMPLES = [
             us=1000,
             T=TO,
             C=replace(H2D_PINNED, fill=0.65),
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
             S=SYNC,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "pinned, but without non_blocking=True",
-        draw(_STEPS, us=1000, T=TO_BLOCKING, C=H2D_PINNED, F=FORWARD, B=BACKWARD, K=GEMM),
+        draw(_STEPS, us=1000, T=TO_BLOCKING, C=H2D_PINNED),
         saves_us=(0, 6000),
         says=("`aten::to`", "to the GPU"),
     ),
@@ -265,9 +258,6 @@ EXAMPLES = [
             us=1000,
             T=TO_BLOCKING,
             C=Ev("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", bytes=32 << 20),
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
         ),
         saves_us=(0, 8000),
         says=("from the GPU",),
@@ -279,23 +269,10 @@ EXAMPLES = [
         says=("from the GPU",),
         fixes=("save_on_cpu(pin_memory=True)",),
     ),
-    Example(
-        "the same copy with non_blocking=True",
-        draw(_STEPS, us=1000, T=TO, C=H2D_PINNED, F=FORWARD, B=BACKWARD, K=GEMM),
-        saves_us=None,
-    ),
+    Example("the same copy with non_blocking=True", draw(_STEPS, us=1000, T=TO, C=H2D_PINNED)),
     Example(
         "a blocking copy of a few bytes",
-        draw(
-            _STEPS,
-            us=1000,
-            T=TO_BLOCKING,
-            C=Ev(H2D_PINNED.name, "gpu_memcpy", bytes=4096),
-            F=FORWARD,
-            B=BACKWARD,
-            K=GEMM,
-        ),
-        saves_us=None,
+        draw(_STEPS, us=1000, T=TO_BLOCKING, C=Ev(H2D_PINNED.name, "gpu_memcpy", bytes=4096)),
         near_miss=True,
     ),
 ]

@@ -25,8 +25,6 @@ import numpy as np
 
 from advisor.api import (
     D2H_PAGEABLE,
-    FORWARD,
-    GEMM,
     H2D_PAGEABLE,
     TO,
     Category,
@@ -108,9 +106,7 @@ def _drawn(second: int, bytes_: int = 8 << 20) -> Drawing:
         gpu 9            [U  ]                           [U  ]
         """,
         us=200,
-        F=FORWARD,
         T=TO,
-        K=GEMM,
         D=down,
         U=up,
     )
@@ -123,8 +119,8 @@ EXAMPLES = [
         saves_us=(0, 1000),
         says=("8.39 MB", "once a step"),
     ),
-    Example("to the host and back to the same device", _drawn(0), saves_us=None, near_miss=True),
-    Example("another size goes to the second device", _drawn(1, 2 << 20), saves_us=None, near_miss=True),
+    Example("to the host and back to the same device", _drawn(0), near_miss=True),
+    Example("another size goes to the second device", _drawn(1, 2 << 20), near_miss=True),
     Example(
         "copies from device to device",
         draw(
@@ -135,11 +131,8 @@ EXAMPLES = [
             gpu 9       [U  ]                           [U  ]
             """,
             us=200,
-            F=FORWARD,
             T=TO,
-            K=GEMM,
             U=Ev("Memcpy PtoP (Device -> Device)", "gpu_memcpy", bytes=8 << 20),
         ),
-        saves_us=None,
     ),
 ]

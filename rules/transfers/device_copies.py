@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     BACKWARD,
@@ -36,6 +35,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Price,
     Source,
@@ -43,7 +43,6 @@ from advisor.api import (
     edits,
     subtract,
     total,
-    union,
 )
 
 from ..shared._places import place
@@ -52,7 +51,6 @@ from ..shared._words import count, each_step, often
 
 CONFIRMED = "real traces: Qwen on an H100 and segment-anything on an A100, whose copies the raw events show as well"
 
-Ints = npt.NDArray[np.int64]
 
 # Whose copies change a layout or keep a value; a conversion (`aten::_to_copy`) writes other numbers.
 _LAYOUT = ("aten::contiguous", "aten::clone", "aten::reshape")
@@ -74,9 +72,7 @@ def check(
         return
     others = price.ops.trace.device_work.copy()
     others[rows] = False
-    alone = subtract(
-        union(events.start_ns[rows], events.end_ns[rows]), union(events.start_ns[others], events.end_ns[others])
-    )
+    alone = subtract(events.covered(rows), events.covered(others))
     spent_us = steps.per_step_us(total(alone)) * price.ops.longer
     if spent_us < min_share * steps.step_us:
         return
@@ -157,7 +153,7 @@ _STRIDED = Ev("void at::native::elementwise_kernel<128, 4, direct_copy_kernel_cu
 EXAMPLES = [
     Example(
         "a transposed tensor is made contiguous in each step",
-        draw(_STEPS, us=100, F=FORWARD, C=_CONTIGUOUS, L=_CLONE, O=_COPY, B=_BACKWARD, K=GEMM, D=_STRIDED, W=SYNC),
+        draw(_STEPS, us=100, C=_CONTIGUOUS, L=_CLONE, O=_COPY, B=_BACKWARD, D=_STRIDED, W=SYNC),
         saves_us=(0, 850),
         says=("copied within the GPU once a step",),
     ),
@@ -171,29 +167,15 @@ EXAMPLES = [
             L=_CLONE,
             O=_COPY,
             B=_BACKWARD,
-            K=GEMM,
             D=_STRIDED,
             W=SYNC,
             H=GEMM,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "a conversion to another number format",
-        draw(
-            _STEPS,
-            us=100,
-            F=FORWARD,
-            C=Ev("aten::to", launches=""),
-            L=_TO,
-            O=_COPY,
-            B=_BACKWARD,
-            K=GEMM,
-            D=_STRIDED,
-            W=SYNC,
-        ),
-        saves_us=None,
+        draw(_STEPS, us=100, C=Ev("aten::to", launches=""), L=_TO, O=_COPY, B=_BACKWARD, D=_STRIDED, W=SYNC),
         near_miss=True,
     ),
     Example(
@@ -201,10 +183,7 @@ EXAMPLES = [
         draw(
             "step [1           ][2           ]\ncpu  [F ][B  ]     [F ][B  ]\ngpu 7  [K ][K   ]    [K ][K   ]",
             us=100,
-            F=FORWARD,
             B=_BACKWARD,
-            K=GEMM,
         ),
-        saves_us=None,
     ),
 ]

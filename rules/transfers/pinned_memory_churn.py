@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.api import FORWARD, GEMM, Category, Ev, Example, Finding, Fix, GpuBusy, Lines, Price, draw, duration
+from advisor.api import FORWARD, Category, Ev, Example, Finding, Fix, GpuBusy, Lines, Price, draw, duration
 
 from ..shared._driver_calls import KEPT, driver_calls
 from ..shared._places import place
@@ -68,7 +68,7 @@ _STEPS = """
 EXAMPLES = [
     Example(
         "each batch is pinned anew",
-        draw(_STEPS, us=100, A=_PIN, F=FORWARD, G=FORWARD, K=GEMM),
+        draw(_STEPS, us=100, A=_PIN, G=FORWARD),
         saves_us=(0, 900),
         says=("in 1 call a step",),
     ),
@@ -83,11 +83,8 @@ EXAMPLES = [
             """,
             us=100,
             A=_PIN,
-            F=FORWARD,
             G=FORWARD,
-            K=GEMM,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     KEPT,

@@ -26,17 +26,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
-    BACKWARD,
-    FORWARD,
-    GEMM,
     Category,
     Ev,
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Price,
     Trace,
@@ -46,7 +43,6 @@ from advisor.api import (
     edits,
     subtract,
     total,
-    union,
 )
 
 from ..shared._places import place
@@ -110,21 +106,21 @@ _PINNED = replace(
 )
 
 
-def _waits_for_each(price: Price, rows: npt.NDArray[np.int64]) -> bool:
+def _waits_for_each(price: Price, rows: Ints) -> bool:
     """Whether the host waits for most of these copies themselves: from pageable memory, one after another."""
     copies = price.ops.launched(rows)
     pageable = price.ops.events.named("Pageable")[copies]
     return len(copies) > 0 and 2 * int(pageable.sum()) > len(copies)
 
 
-def _host_ns(trace: Trace, rows: npt.NDArray[np.int64], waits_for_each: bool) -> int:
+def _host_ns(trace: Trace, rows: Ints, waits_for_each: bool) -> int:
     """Host time of these ops; without the waits in them where these are for the device, of however few copies."""
     events = trace.events
-    ops = union(events.start_ns[rows], events.end_ns[rows])
+    ops = events.covered(rows)
     if waits_for_each:  # in the queue behind kernels it is the device that is waited for
         return total(subtract(ops, events.covered(events.of(Category.KERNEL))))
     waits = events.of(Category.RUNTIME) & events.named("Synchronize")
-    return total(subtract(ops, union(events.start_ns[waits], events.end_ns[waits])))
+    return total(subtract(ops, events.covered(waits)))
 
 
 _STEPS = """
@@ -145,32 +141,22 @@ _PAGEABLE = replace(_SMALL, name="Memcpy HtoD (Pageable -> Device)")
 EXAMPLES = [
     Example(
         "twenty tensors from pageable memory, each of which the host waits for",
-        draw(_STEPS, us=100, T=replace(_TO, blocks=True), C=_PAGEABLE, F=FORWARD, B=BACKWARD, K=GEMM),
+        draw(_STEPS, us=100, T=replace(_TO, blocks=True), C=_PAGEABLE),
         saves_us=(0, 1000),
         says=("20 copies", "waiting for each"),
         fixes=("pinned",),
     ),
     Example(
         "twenty tensors of four kilobytes",
-        draw(_STEPS, us=100, T=_TO, C=_SMALL, F=FORWARD, B=BACKWARD, K=GEMM),
+        draw(_STEPS, us=100, T=_TO, C=_SMALL),
         saves_us=(0, 1000),
         says=("20 copies",),
     ),
     Example(
         "indexing with lists of the host, which copies them by itself",
-        draw(_STEPS, us=100, T=_INDEX, C=_SMALL, F=FORWARD, B=BACKWARD, K=GEMM),
-        saves_us=None,
+        draw(_STEPS, us=100, T=_INDEX, C=_SMALL),
         near_miss=True,
     ),
-    Example(
-        "twenty large tensors",
-        draw(_STEPS, us=100, T=_TO, C=_LARGE, F=FORWARD, B=BACKWARD, K=GEMM),
-        saves_us=None,
-        near_miss=True,
-    ),
-    Example(
-        "inputs, targets and a mask",
-        draw(_STEPS, us=100, T=_ONE, C=_FEW, F=FORWARD, B=BACKWARD, K=GEMM),
-        saves_us=None,
-    ),
+    Example("twenty large tensors", draw(_STEPS, us=100, T=_TO, C=_LARGE), near_miss=True),
+    Example("inputs, targets and a mask", draw(_STEPS, us=100, T=_ONE, C=_FEW)),
 ]

@@ -15,7 +15,7 @@ from written_files import faults as faults_below
 from written_files import plain, printed
 
 from advisor.agents import schemas
-from advisor.api import BACKWARD, FORWARD, NEXT, draw
+from advisor.api import NEXT, draw
 from advisor.cli import main
 from advisor.engine import reduced_form
 from advisor.report.report_file import encode
@@ -132,7 +132,7 @@ def test_a_comparison_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 def test_a_reduced_form_is_valid(tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
-    trace.write_text(json.dumps(dict(draw(DRAWN, us=1000, world_size=2, D=NEXT, F=FORWARD, B=BACKWARD))))
+    trace.write_text(json.dumps(dict(draw(DRAWN, us=1000, world_size=2, D=NEXT))))
     assert main(["reduce", str(trace), "-o", str(tmp_path / "reduced"), "-q"]) == 0
     (file,) = (tmp_path / "reduced").glob("*.rank")
     first, second = reduced_form.unpacked_pieces(file.read_bytes(), file)

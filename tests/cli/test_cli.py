@@ -25,7 +25,7 @@ def trace(tmp_path: Path) -> Path:
     from advisor.api import draw
 
     path = tmp_path / "step.pt.trace.json"
-    path.write_text(json.dumps(dict(draw(DRAWING, us=100, F="aten::linear"))))
+    path.write_text(json.dumps(dict(draw(DRAWING, us=100))))
     return path
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from advisor.api import BACKWARD, FORWARD, GLOO, NEXT, draw
+from advisor.api import GLOO, NEXT, draw
 from advisor.cli import main
 from advisor.engine.reduced_form import MARK
 
@@ -29,7 +29,7 @@ def _drawing(rank: int) -> dict[str, Any]:
         lanes[1] += f"[D{' ' * late}][F ][B ]".ljust(31)
         lanes[2] += f"[G ]{' ' * late}      [G{' ' * (14 - late)}]".ljust(31)
     text = "\n".join(f"    {lane}" for lane in lanes)
-    drawing = dict(draw(text, us=1000, world_size=WORLD, D=NEXT, F=FORWARD, B=BACKWARD, G=GLOO))
+    drawing = dict(draw(text, us=1000, world_size=WORLD, D=NEXT, G=GLOO))
     return {"distributedInfo": {"backend": "gloo", "rank": rank, "world_size": WORLD}} | {
         key: value for key, value in drawing.items() if key != "distributedInfo"
     }

@@ -4,7 +4,22 @@ import json
 
 import pytest
 
-from advisor.api import ALLREDUCE, BACKWARD, GEMM, H2D_PINNED, ITEM, NCCL, NEXT, TO, Category, Ev, draw
+from advisor.api import (
+    ALLREDUCE,
+    BACKWARD,
+    ELEMENTWISE,
+    FORWARD,
+    GEMM,
+    H2D_PINNED,
+    ITEM,
+    NCCL,
+    NEXT,
+    OPTIMIZER,
+    TO,
+    Category,
+    Ev,
+    draw,
+)
 from advisor.drawing.timeline import DrawingError
 from advisor.trace.read.load import read_bytes
 
@@ -34,7 +49,6 @@ def test_columns_are_time():
             """,
             us=100,
             D=NEXT,
-            F="aten::linear",
             K="gemm",
         )
     )
@@ -95,7 +109,7 @@ def test_a_blocking_op_waits_until_its_box_ends():
 
 
 def test_collectives_are_linked_to_collective_ops():
-    trace = read(draw("cpu [F][A]\ngpu 7 [K    ]\ngpu 20  [N  ]", F="aten::mm", A=ALLREDUCE, K=GEMM, N=NCCL))
+    trace = read(draw("cpu [F][A]\ngpu 7 [K    ]\ngpu 20  [N  ]", F="aten::mm", A=ALLREDUCE, N=NCCL))
     op, kernel = rows(trace, "c10d::allreduce_")[0], rows(trace, NCCL.name)[0]
     assert trace.events.external_id[op] == trace.events.external_id[kernel]
 
@@ -103,6 +117,15 @@ def test_collectives_are_linked_to_collective_ops():
 def test_a_box_may_hold_many_equal_events():
     trace = read(draw("cpu [A       ]", us=10, A=Ev("aten::add", times=5, fill=0.5)))
     assert [us(trace, row) for row in rows(trace, "aten::add")] == [(20 * i, 10) for i in range(5)]
+
+
+def test_the_usual_letters_stand_for_themselves_unless_said_otherwise():
+    lanes = "cpu [F ][B ][O ]\ngpu 7  [K ][E ]"
+    names = {FORWARD.name, BACKWARD.name, OPTIMIZER.name, GEMM.name, ELEMENTWISE.name}
+    assert names <= set(read(draw(lanes)).events.names)
+    changed = set(read(draw(lanes, F="aten::relu")).events.names)
+    assert "aten::relu" in changed
+    assert FORWARD.name not in changed
 
 
 def test_a_drawing_without_a_gpu_lane_has_no_device():

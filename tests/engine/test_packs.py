@@ -40,7 +40,7 @@ def trace(tmp_path: Path) -> Path:
 
     path = tmp_path / "step.pt.trace.json"
     drawing = "step [1         ][2         ]\ncpu  [F ]         [F ]"
-    path.write_text(json.dumps(dict(draw(drawing, us=100, F="aten::linear"))))
+    path.write_text(json.dumps(dict(draw(drawing, us=100))))
     return path
 
 

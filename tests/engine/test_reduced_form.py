@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from advisor.api import BACKWARD, FORWARD, GLOO, NEXT, draw
+from advisor.api import GLOO, NEXT, draw
 from advisor.capture.record import Loader, RankRecord, RunRecord, StepTimes
 from advisor.engine import engine, reduced_form
 from advisor.engine.config import Config
@@ -36,9 +36,7 @@ def _drawn(late: int, steps: int = 4) -> Any:
         lanes[0] += f"[{number:<29}]"
         lanes[1] += f"[D{' ' * late}][F ][B ]".ljust(31)
         lanes[2] += f"[G ]{' ' * late}      [G{' ' * (14 - late)}]".ljust(31)
-    drawing = draw(
-        "\n".join(f"    {lane}" for lane in lanes), us=1000, world_size=2, D=NEXT, F=FORWARD, B=BACKWARD, G=GLOO
-    )
+    drawing = draw("\n".join(f"    {lane}" for lane in lanes), us=1000, world_size=2, D=NEXT, G=GLOO)
     return read_bytes(json.dumps(dict(drawing)).encode(), "drawn.json")
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from drawn_loops import report
 
-from advisor.api import GEMM, Ev, draw
+from advisor.api import Ev, draw
 from advisor.engine.whole_window import of_joint, of_outcome, of_window
 from advisor.model import Finding, Joint, Outcome, Saving
 from advisor.model.steps import StepSource
@@ -42,7 +42,7 @@ def test_a_report_without_steps_speaks_of_the_window(marked: bool) -> None:
         """
     steps = """
         step   [1                          ][2                         ]"""
-    trace = draw((steps if marked else "") + lanes, us=2, device="A100", F=Ev("aten::relu"), K=GEMM)
+    trace = draw((steps if marked else "") + lanes, us=2, device="A100", F=Ev("aten::relu"))
     texts = [finding.message for _, finding in report(json.dumps(dict(trace)).encode()).findings()]
     assert texts
     assert any(map(_OF_STEPS.search, texts)) is marked

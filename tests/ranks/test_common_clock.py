@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from advisor.api import FORWARD, GLOO, draw
+from advisor.api import GLOO, draw
 from advisor.computed import Computed
 from advisor.ranks.common_clock import common_clock
 from advisor.ranks.rank_facts import RankFacts
@@ -25,7 +25,7 @@ SILENT = """
 
 def facts(text: str, ahead_us: float = 0.0) -> RankFacts:
     words = {"G": GLOO} if "[G" in text else {}
-    drawing = json.loads(json.dumps(dict(draw(text, us=1000, world_size=2, F=FORWARD, **words))))
+    drawing = json.loads(json.dumps(dict(draw(text, us=1000, world_size=2, **words))))
     for row in drawing["traceEvents"]:
         if "ts" in row:
             row["ts"] += ahead_us

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.api import BACKWARD, FORWARD, GLOO, NEXT, Ranks, draw
+from advisor.api import GLOO, NEXT, Ranks, draw
 from advisor.computed import Computed, Missing
 from advisor.engine import merge
 from advisor.engine.config import Config
@@ -42,7 +42,7 @@ LATE = """
 
 
 def drawn(text: str, world_size: int = 2) -> dict[str, Any]:
-    drawing = draw(text, us=1000, world_size=world_size, D=NEXT, F=FORWARD, B=BACKWARD, G=GLOO)
+    drawing = draw(text, us=1000, world_size=world_size, D=NEXT, G=GLOO)
     return json.loads(json.dumps(dict(drawing)))  # type: ignore[no-any-return]
 
 
@@ -150,9 +150,7 @@ def test_ranks_without_a_common_step_or_kind_of_device_are_not_compared() -> Non
     elsewhere = drawn(LATE)
     for row in elsewhere["traceEvents"]:
         row["name"] = row["name"].replace("ProfilerStep#", "ProfilerStep#1")
-    device = draw(
-        "step [1    ][2    ]\ncpu  [F ]   [F ]\ngpu 7 [K ]   [K ]", us=1000, world_size=2, F=FORWARD, K="gemm"
-    )
+    device = draw("step [1    ][2    ]\ncpu  [F ]   [F ]\ngpu 7 [K ]   [K ]", us=1000, world_size=2, K="gemm")
     for other, why in ((elsewhere, "no step in common"), (device, "some ranks have device events")):
         both = report(read(drawn(FAST)), read(other))
         compared = [one for one in both.outcomes if one.rule in COMPARING]
@@ -161,7 +159,7 @@ def test_ranks_without_a_common_step_or_kind_of_device_are_not_compared() -> Non
 
 
 def test_one_rank_has_nobody_to_compare_with() -> None:
-    alone = report(read(draw("step [1    ][2    ]\ncpu  [F ]   [F ]", us=1000, F=FORWARD)))
+    alone = report(read(draw("step [1    ][2    ]\ncpu  [F ]   [F ]", us=1000)))
     assert outcome(alone, "straggling-rank").status == "clear"
     one_of_two = report(read(drawn(FAST)))
     assert outcome(one_of_two, "straggling-rank").status == "skipped"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.api import BACKWARD, FORWARD, GLOO, NEXT, Ranks, draw
+from advisor.api import GLOO, NEXT, Ranks, draw
 from advisor.computed import Computed
 from advisor.ranks.rank_facts import RankFacts
 from advisor.ranks.unlike import unlike, without_waiting
@@ -26,7 +26,7 @@ TEXT = """
 
 def _ranks(*sizes: tuple[int, ...], world: int = 0, kind: str = "all_reduce") -> Ranks:
     """Ranks with two collectives in each of three steps, of so many elements."""
-    drawn: dict[str, Any] = dict(draw(TEXT, us=1000, world_size=len(sizes), D=NEXT, F=FORWARD, B=BACKWARD, G=GLOO))
+    drawn: dict[str, Any] = dict(draw(TEXT, us=1000, world_size=len(sizes), D=NEXT, G=GLOO))
     facts = Computed(trace=read_bytes(json.dumps(drawn).encode(), "drawn.json")).get(RankFacts)
     assert facts.talks.step.tolist() == [0, 0, 1, 1, 2, 2]
     several = []

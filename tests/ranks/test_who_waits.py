@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.api import BACKWARD, FORWARD, GLOO, NEXT, Ranks, draw
+from advisor.api import GLOO, NEXT, Ranks, draw
 from advisor.computed import Computed
 from advisor.ranks.point_to_point import Passes
 from advisor.ranks.rank_facts import RankFacts
@@ -31,9 +31,7 @@ def _ranks(*late: tuple[int, ...], ahead_us: float = 0.0, world_size: int = 0) -
             lanes[1] += f"[D{' ' * column}][F ][B ]".ljust(31)
             lanes[2] += f"[G ]{' ' * column}      [G{' ' * (14 - column)}]".ljust(31)
         text = "\n".join(f"    {lane}" for lane in lanes)
-        drawn: dict[str, Any] = dict(
-            draw(text, us=1000, world_size=world_size or len(late), D=NEXT, F=FORWARD, B=BACKWARD, G=GLOO)
-        )
+        drawn: dict[str, Any] = dict(draw(text, us=1000, world_size=world_size or len(late), D=NEXT, G=GLOO))
         rows = [row | {"ts": row["ts"] + rank * ahead_us} for row in drawn["traceEvents"]]
         drawn["traceEvents"] = rows
         facts.append(Computed(trace=read_bytes(json.dumps(drawn).encode(), f"{rank}.json")).get(RankFacts))
@@ -80,7 +78,7 @@ def test_waiting_for_messages_counts_to_who_sends_late() -> None:
     ranks = _ranks((0, 0, 0), (8, 8, 2), (4, 4, 10))
     none = np.empty(0, np.int64)
     # Rank 1 sends to rank 2 late, rank 2 to rank 0 a little.
-    late = (Passes(1, 2, none, none, none, 5000.0, 0.0), Passes(2, 0, none, none, none, 300.0, 0.0))
+    late = (Passes(1, 2, none, none, 5000.0, 0.0), Passes(2, 0, none, none, 300.0, 0.0))
     before, after = who_waits(ranks), who_waits(replace(ranks, passes=late))
     assert before
     assert after

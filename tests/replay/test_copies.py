@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from replay_drawings import about, drawn, host, replayed, work
 
-from advisor.api import (
-    ALLREDUCE,
-    FORWARD,
-    GEMM,
-    H2D_PAGEABLE,
-    H2D_PINNED,
-    NCCL,
-    SYNC,
-    TO,
-    draw,
-)
+from advisor.api import ALLREDUCE, FORWARD, GEMM, H2D_PAGEABLE, H2D_PINNED, NCCL, SYNC, TO, draw
 from advisor.replay.edits import move, remove, scale, unsync
 
 
@@ -66,8 +56,6 @@ def test_a_pageable_copy_keeps_the_host() -> None:
         gpu 7  [C ][K ]  [C ][K ]
         """,
         T=TO,
-        F=FORWARD,
-        K=GEMM,
         C=H2D_PAGEABLE,
         **{"": SYNC},
     )

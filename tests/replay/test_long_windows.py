@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from replay_drawings import about, host, replayed
 
-from advisor.api import FORWARD, GEMM, Ev, draw
+from advisor.api import Ev, draw
 from advisor.replay.edits import remove, scale
 
 STEPS = 60
@@ -21,7 +21,7 @@ def _steps(rare: set[int]) -> dict[str, object]:
         lanes[1] += "[S ][F   ]" if number in rare else "[F  ][F  ]"
         lanes[2] += "    [K]   " if number in rare else "[K]  [K]  "
     names = {"S": RARE} if rare else {}
-    return draw("\n".join(f"    {lane}" for lane in lanes), F=FORWARD, K=GEMM, **names)
+    return draw("\n".join(f"    {lane}" for lane in lanes), **names)
 
 
 def test_twenty_steps_say_what_sixty_say() -> None:

@@ -5,16 +5,7 @@ from __future__ import annotations
 import numpy as np
 from replay_drawings import about, drawn, host, replayed, work
 
-from advisor.api import (
-    D2H_PAGEABLE,
-    FORWARD,
-    GEMM,
-    H2D_PINNED,
-    ITEM,
-    SYNC,
-    Ev,
-    draw,
-)
+from advisor.api import D2H_PAGEABLE, FORWARD, GEMM, H2D_PINNED, ITEM, SYNC, Ev, draw
 from advisor.replay.edits import fuse, move, remove, remove_time, scale, unsync
 from advisor.trace.intervals import union
 
@@ -209,9 +200,7 @@ def test_work_launched_later_was_not_waited_for() -> None:
         gpu 8              [L ]                [L ]
         """,
         us=50,
-        F=FORWARD,
         S=SYNC,
-        K=GEMM,
         L=ELSEWHERE,
     )
     kernels = [row["args"] for row in known["traceEvents"] if row.get("cat") == "kernel"]
@@ -223,7 +212,7 @@ def test_work_launched_later_was_not_waited_for() -> None:
 
 def test_work_whose_launches_are_unknown_is_not_replayed_with_confidence() -> None:
     # Each kernel would begin as recorded, whatever the host did: an edit of the host shows nothing.
-    known = draw(DRAINED, F=FORWARD, I=ITEM, K=GEMM, C=D2H_PAGEABLE)
+    known = draw(DRAINED, I=ITEM, C=D2H_PAGEABLE)
     assert not replayed(known)[1].low_confidence
     rows = [row for row in known["traceEvents"] if row["ph"] == "X" and row.get("cat") != "cuda_runtime"]
     for row in rows:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.api import BACKWARD, FORWARD, GLOO, NEXT, draw
+from advisor.api import GLOO, NEXT, draw
 from advisor.cli import main
 from advisor.computed import Computed
 from advisor.engine.config import Config
@@ -37,7 +37,7 @@ AHEAD_US = 700_000.0
 def job(folder: Path, ranks: int = 2) -> Path:
     """Files of drawn ranks, the clock of each further one ahead by 0.7 s."""
     for rank in range(ranks):
-        drawing = dict(draw(RANK, us=1000, world_size=ranks, D=NEXT, F=FORWARD, B=BACKWARD, G=GLOO))
+        drawing = dict(draw(RANK, us=1000, world_size=ranks, D=NEXT, G=GLOO))
         trace = json.loads(json.dumps(drawing))
         trace["distributedInfo"]["rank"] = rank
         for row in trace["traceEvents"]:
@@ -144,7 +144,7 @@ def test_reduced_forms_have_nothing_to_draw(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_what_does_not_fit_is_left_out_and_counted() -> None:
-    trace = read_bytes(json.dumps(dict(draw(RANK, us=1000, D=NEXT, F=FORWARD, B=BACKWARD, G=GLOO))).encode(), "a")
+    trace = read_bytes(json.dumps(dict(draw(RANK, us=1000, D=NEXT, G=GLOO))).encode(), "a")
     report = analyse([RankInput(0, "a", trace)], load_rules(), Config())
     start = int(trace.events.start_ns.min())
     one = DrawnRank(0, "a", lambda: Computed(trace=trace), start, 0)

@@ -9,13 +9,11 @@ import pytest
 
 from advisor.api import (
     D2H_PAGEABLE,
-    GEMM,
     H2D_PAGEABLE,
     H2D_PINNED,
     ITEM,
     NCCL,
     NEXT,
-    OPTIMIZER,
     TO,
     TO_BLOCKING,
     Communication,
@@ -80,12 +78,9 @@ def on_gpu(**more: Any) -> dict[str, Any]:
         us=100,
         D=NEXT,
         T=TO,
-        F="aten::linear",
         I=ITEM,
-        O=OPTIMIZER,
         H=H2D_PAGEABLE,
         P=H2D_PINNED,
-        K=GEMM,
         B=D2H_PAGEABLE,
         **more,
     )
@@ -186,8 +181,8 @@ def test_an_optimizer_with_an_op_per_tensor_is_a_loop() -> None:
         cpu    [O                             ]
         cpu     [U                           ]
         """
-    loop = draw(rows, us=100, O=OPTIMIZER, U=Ev("aten::add_", launches="", times=12))
+    loop = draw(rows, us=100, U=Ev("aten::add_", launches="", times=12))
     work = analysed(loop).get(OptimizerWork)
     assert (work.name, work.loop, work.ops, work.tensors) == ("SGD", True, 12, 12)
-    grouped = draw(rows, us=100, O=OPTIMIZER, U=Ev("aten::_foreach_add_", launches=""))
+    grouped = draw(rows, us=100, U=Ev("aten::_foreach_add_", launches=""))
     assert analysed(grouped).get(OptimizerWork).loop is False

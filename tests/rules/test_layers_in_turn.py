@@ -11,7 +11,7 @@ import pytest
 from advisor.analyses.costs.line_costs import LineCost, LineCosts
 from advisor.analyses.lines.call_sites import CallSites
 from advisor.analyses.step.deprofiled import Stretch
-from advisor.api import Ev, Example, backward_passes
+from advisor.api import GRADIENT_STORE, Ev, Example
 from advisor.engine.registry import load_rules
 from advisor.model import Source
 from advisor.testing import run_example
@@ -64,7 +64,7 @@ def promised(backward: str) -> tuple[float, float]:
         "T": op("cat", [[512, 96]] * 4, number=5),
         "L": op("mse_loss", [512, 384], [512, 384], number=6),
         "M": replace(op("mm", given, [384, 96]), dtypes=["float", "float"]),
-        "S": Ev(backward_passes.STORES),
+        "S": Ev(GRADIENT_STORE),
     }
     if OTHERS in backward:
         ops["N"] = node(99, "MulBackward0")

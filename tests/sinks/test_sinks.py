@@ -226,7 +226,7 @@ def test_the_command_knows_its_sinks_and_keeps_its_status(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GITHUB_TOKEN", raising=False)
     trace = tmp_path / "step.pt.trace.json"
-    trace.write_text(json.dumps(dict(draw(DRAWING, us=100, F="aten::linear"))))
+    trace.write_text(json.dumps(dict(draw(DRAWING, us=100))))
     assert cli.main(["analyze", str(trace), "--to", "comment", "-q", "-o", "r.json"]) == 0
     streams = capsys.readouterr()
     assert streams.out.startswith("## Torch Advisor")

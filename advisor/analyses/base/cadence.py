@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.analyses.base.launched import Launched
-from advisor.trace.events import Ints, Mask, Trace
+from advisor.trace.events import Floats, Ints, Mask, Trace
 from advisor.trace.intervals import EMPTY, Intervals, intersect, subtract, total, union
 from advisor.trace.numbers import distinct
-
-Floats = npt.NDArray[np.float64]
 
 # Where host and device differ by less, or a window by less in what it shows of the device, they say the same. It is
 # also the error from which on a replay is not trusted.

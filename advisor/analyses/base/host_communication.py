@@ -7,7 +7,7 @@ from msgspec import Struct
 from advisor.analyses.base.classify import communication_rows
 from advisor.analyses.base.steps import Steps
 from advisor.trace.events import Category, Events, Mask, Trace
-from advisor.trace.intervals import Intervals, intersect, total, union
+from advisor.trace.intervals import Intervals, intersect, total
 
 # How the rows of back ends begin that work on the host; NCCL annotates its calls there, too.
 _ON_HOSTS = ("gloo:", "mpi:")
@@ -36,6 +36,6 @@ class HostCommunication(Struct, frozen=True, eq=False):
         """Host communication; zero if there is none."""
         events = trace.events
         rows = events.of(Category.ANNOTATION, Category.CPU_OP) & communication_rows(events)
-        spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window)
+        spans = intersect(events.covered(rows), steps.window)
         started = rows & (steps.step_of(events.start_ns) >= 0)
         return cls(spans, steps.of_window_us(total(spans)), float(started.sum()) / steps.count)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.analyses.base.startup import compiling
 from advisor.capture.record import RankRecord
 from advisor.constants import constant
-from advisor.trace.events import Category, Mask, Trace
-from advisor.trace.intervals import Intervals, overlap_of_each, union
-
-Floats = npt.NDArray[np.float64]
+from advisor.trace.events import Category, Floats, Mask, Trace
+from advisor.trace.intervals import Intervals, overlap_of_each
 
 _STALL = constant("profiler.stall").value
 # A window of fewer steps shows nothing usual.
@@ -140,7 +137,7 @@ def _waits_for_batch(trace: Trace, spans: Intervals) -> Mask:
     """Steps after the first that wait for their batch for most of the time by which they are longer than usual."""
     events = trace.events
     rows = np.flatnonzero(events.of(Category.ANNOTATION) & events.named("enumerate(DataLoader)#"))
-    waits = union(events.start_ns[rows], events.end_ns[rows])
+    waits = events.covered(rows)
     waited = overlap_of_each(spans[:, 0], spans[:, 1], waits).astype(float)
     took = (spans[:, 1] - spans[:, 0]).astype(float)
     more = took - np.median(took)

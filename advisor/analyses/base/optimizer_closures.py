@@ -6,6 +6,7 @@ import numpy as np
 
 from advisor.trace.events import Category, Events
 from advisor.trace.intervals import EMPTY, Intervals, union
+from advisor.trace.op_names import AUTOGRAD_NODE
 
 
 def closure_spans(events: Events) -> Intervals:
@@ -16,7 +17,7 @@ def closure_spans(events: Events) -> Intervals:
     line search (LBFGS) begin with their `zero_grad`; what the optimizer computes between them is its own work.
     """
     of_step = events.of(Category.ANNOTATION, Category.CPU_OP)
-    nodes = np.flatnonzero(of_step & events.named("autograd::engine::evaluate_function"))
+    nodes = np.flatnonzero(of_step & events.named(AUTOGRAD_NODE))
     steps = np.flatnonzero(of_step & events.named("Optimizer.step#"))
     if not len(nodes) or not len(steps):
         return EMPTY

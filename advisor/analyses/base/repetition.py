@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.analyses.base.classify import graph_launches, launch_calls
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals
+from advisor.trace.op_names import AUTOGRAD_NODE
 
 # Two sequences of a loop show how long it is, a third that this was no chance.
 _FEWEST = 3
@@ -117,7 +117,7 @@ def _begins(names: Ints, length: int) -> int:
     """The op from which on the sequence repeats at this distance to its end; the number of ops where it does not."""
     alike = (names[length:] == names[:-length])[::-1]
     share = np.cumsum(alike) / np.arange(1, len(alike) + 1)
-    good: npt.NDArray[np.int64] = np.flatnonzero((share >= _ALIKE) & alike)
+    good: Ints = np.flatnonzero((share >= _ALIKE) & alike)
     return len(alike) - 1 - int(good[-1]) if len(good) else len(names)
 
 
@@ -131,7 +131,7 @@ def _is_loop(trace: Trace, rows: Ints, spans: Intervals) -> bool:
     """Whether each repetition holds a backward pass and ops besides, or a fetch from a loader."""
     events = trace.events
     host = events.of(Category.ANNOTATION, Category.CPU_OP)
-    nodes = host & events.named("autograd::engine::evaluate_function")
+    nodes = host & events.named(AUTOGRAD_NODE)
     if _in_each(events, host & events.named("enumerate(DataLoader)#"), spans):
         return True
     # The nodes of a backward pass repeat with the layers, too: then they are all that a repetition holds.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.repeats import repeatability
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.base.watched_run import WatchedRun
+from advisor.arrays import Floats
 from advisor.capture.inside.steps.periodic_steps import pace
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.model import Basis, Saving, Times
@@ -120,7 +120,7 @@ def profiled_step_us(times_us: Sequence[float], mean_us: float) -> float | None:
     return _of_whole_periods_us(times) or mean_us
 
 
-def _of_whole_periods_us(times: npt.NDArray[np.float64]) -> float | None:
+def _of_whole_periods_us(times: Floats) -> float | None:
     """The mean step of the last whole periods, of the shortest period that explains how steps differ; None without."""
     for period in range(2, len(times) // _PERIODS + 1):
         last = times[len(times) % period :].reshape(-1, period)

@@ -7,16 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.analyses.base.classify import launch_calls, rows_named
 from advisor.analyses.base.first_calls import first_calls
 from advisor.analyses.base.launched import Launched
-from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.events import Category, Events, Floats, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each, total, union
 from advisor.trace.numbers import distinct, in_order
-
-Floats = npt.NDArray[np.float64]
 
 # Below this share of a step start-up drowns in the noise between steps, as everywhere else.
 _MATERIAL = 0.03
@@ -135,7 +132,7 @@ def compiling(trace: Trace, spans: Intervals) -> Mask:
 
 def _in_steps(events: Events, rows: Ints, spans: Intervals) -> Floats:
     """Time of these rows in each step, ns."""
-    covered = union(events.start_ns[rows], events.end_ns[rows])
+    covered = events.covered(rows)
     return overlap_of_each(spans[:, 0], spans[:, 1], covered).astype(float)
 
 
@@ -152,7 +149,7 @@ def _named(events: Events, rows: dict[str, Ints], until_ns: int) -> tuple[tuple[
     for name, every in rows.items():
         mine = every[events.start_ns[every] < until_ns]
         if len(mine):
-            found.append((name, total(union(events.start_ns[mine], events.end_ns[mine])) / 1e3, len(mine)))
+            found.append((name, total(events.covered(mine)) / 1e3, len(mine)))
     return tuple(sorted(found, key=lambda one: -one[1])[:_CALLS_NAMED])
 
 

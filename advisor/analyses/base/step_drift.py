@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct, structs
 
+from advisor.arrays import Floats, Ints
 from advisor.capture.record import RankRecord, StepTrend
 from advisor.computed import Missing
 from advisor.model import Source
@@ -34,7 +34,7 @@ _MOST_LINES = 3
 # Samples of either loop that tell two: as many as open a window there (capture/inside/steps/requests.py).
 _SAMPLES = 6
 
-_Floats = npt.NDArray[np.float64]
+_Floats = Floats
 
 
 class SlowerLine(Struct, frozen=True):
@@ -99,7 +99,7 @@ class StepDrift(Struct, frozen=True):
 def _of_last_loop(trend: StepTrend) -> StepTrend:
     """The stretches of the loop that the run ends in: steps of a pretraining before it are others, not faster ones."""
     early, late = len(trend.steps) // _EARLY, len(trend.steps) - len(trend.steps) // _LATE
-    loops: dict[tuple[str, int], npt.NDArray[np.int64]] = {}
+    loops: dict[tuple[str, int], Ints] = {}
     for line in trend.lines:
         place = line.loop_file, line.loop_line
         loops[place] = loops.get(place, np.zeros(len(trend.steps), np.int64)) + np.asarray(line.hits)

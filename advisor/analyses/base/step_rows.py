@@ -11,9 +11,9 @@ from advisor.analyses.base.optimizer_closures import closure_spans
 from advisor.model import StepSource
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import EMPTY, Intervals, overlap_of_each
+from advisor.trace.op_names import AUTOGRAD_NODE
 
 _OPTIMIZER = "Optimizer.step#"
-_NODE = "autograd::engine::evaluate_function"
 # A step between two optimizer steps needs both.
 _FEWEST_OPTIMIZER_ROWS = 3
 # Two may be alike by chance.
@@ -95,7 +95,7 @@ def _whole_iterations(events: Events, rows: Ints) -> Ints:
     autograd, in the same turns in each iteration. An evaluation or a log every few steps records none, and leaves the
     backward passes alike. An iteration begins with what takes longest, as it holds the batch.
     """
-    nodes = np.flatnonzero(events.of(Category.ANNOTATION, Category.CPU_OP) & events.named(_NODE))
+    nodes = np.flatnonzero(events.of(Category.ANNOTATION, Category.CPU_OP) & events.named(AUTOGRAD_NODE))
     edges = np.searchsorted(events.start_ns[nodes], events.end_ns[rows])
     names = events.name[nodes]
     passes = [names[first:last].tobytes() for first, last in pairwise(edges.tolist())]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.analyses.base.cadence import Cadence, cadence
 from advisor.analyses.base.launched import Launched
@@ -19,9 +18,10 @@ from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Missing
 from advisor.constants import constant
 from advisor.model import StepSource
-from advisor.trace.events import DEVICE_WORK, Category, Events, Ints, Mask, Numbers, Trace
+from advisor.trace.events import DEVICE_WORK, Category, Events, Floats, Ints, Mask, Numbers, Trace
 from advisor.trace.intervals import EMPTY, Intervals, subtract, total, union
 from advisor.trace.numbers import narrowed
+from advisor.trace.op_names import AUTOGRAD_NODE
 
 _STALL = constant("profiler.stall").value
 # Steps of a window and un-profiled steps that tell; of the first one in so many may be a stall.
@@ -174,18 +174,7 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
 
     Capture let its own steps warm up.
     """
-    spans, labels, startup, pace = marks.spans, marks.labels, Startup(), None
-    if launched is not None:
-        pace = _pace(trace, launched, spans)
-        if record is None or pace is not None:
-            lengths, number = _lengths_ns(spans, pace), _number(labels[0])
-            startup = Startup.of(trace, launched, spans, lengths, number=number)
-    if startup.steps:
-        spans, labels = spans[startup.steps :], labels[startup.steps :]
-        pace = _pace(trace, launched, spans) if launched is not None else None
-    rest = startup.cut_off(spans) if marks.source == "window" else None
-    if rest is not None:
-        spans, startup = rest, replace(startup, steady=True)
+    spans, labels, startup, pace = _warm(trace, marks, launched, record)
     stalls_us: tuple[float, ...] = ()
     stalled = EMPTY
     # Ranks of a job are compared step by step, so there all steps stay.
@@ -236,6 +225,25 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
     return replace(steps, is_ahead=True, step_us=device_us, profiled_us=tuple((pace.lengths_ns / 1e3).tolist()))
 
 
+def _warm(
+    trace: Trace, marks: StepRows, launched: Launched | None, record: RankRecord | None
+) -> tuple[Intervals, tuple[str, ...], Startup, Cadence | None]:
+    """Spans and labels of the steps after start-up, that start-up, and the pace of the device in them."""
+    spans, labels, startup, pace = marks.spans, marks.labels, Startup(), None
+    if launched is not None:
+        pace = _pace(trace, launched, spans)
+        if record is None or pace is not None:
+            lengths, number = _lengths_ns(spans, pace), _number(labels[0])
+            startup = Startup.of(trace, launched, spans, lengths, number=number)
+    if startup.steps:
+        spans, labels = spans[startup.steps :], labels[startup.steps :]
+        pace = _pace(trace, launched, spans) if launched is not None else None
+    rest = startup.cut_off(spans) if marks.source == "window" else None
+    if rest is not None:
+        spans, startup = rest, replace(startup, steady=True)
+    return spans, labels, startup, pace
+
+
 def _stalls(spans: Intervals, captured: StepTimes) -> Mask:
     """Steps that something held up which is not the script's: far longer than any step without the profiler.
 
@@ -270,7 +278,7 @@ def _pace(trace: Trace, launched: Launched, spans: Intervals) -> Cadence | None:
     return cadence(trace, launched, spans) if len(_windows(spans)) == 1 else None
 
 
-def _lengths_ns(spans: Intervals, pace: Cadence | None) -> npt.NDArray[np.float64]:
+def _lengths_ns(spans: Intervals, pace: Cadence | None) -> Floats:
     """What each step takes: on the host, or on the device where that is longer."""
     on_host = (spans[:, 1] - spans[:, 0]).astype(float)
     return on_host if pace is None else np.maximum(on_host, pace.lengths_ns)
@@ -301,7 +309,7 @@ def _busiest_thread(trace: Trace) -> int:
     events = trace.events
     for used in (
         events.of(Category.ANNOTATION) & events.named("enumerate(DataLoader)#", "Optimizer.step#"),
-        events.of(Category.CPU_OP) & ~events.named("autograd::engine::evaluate_function"),
+        events.of(Category.CPU_OP) & ~events.named(AUTOGRAD_NODE),
         events.of(Category.PYTHON, Category.RUNTIME),
     ):
         if used.any():
@@ -313,7 +321,7 @@ def _busiest_thread(trace: Trace) -> int:
 def _covered(events: Events, rows: Mask, thread: int) -> int:
     """Time in which at least one of the rows runs on a thread, ns."""
     mine = rows & (events.thread == thread)
-    return total(union(events.start_ns[mine], events.end_ns[mine]))
+    return total(events.covered(mine))
 
 
 def _source(text: str) -> StepSource:

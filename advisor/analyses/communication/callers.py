@@ -8,16 +8,16 @@ from msgspec import Struct
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.communication.collective_launches import Asked
-from advisor.analyses.communication.collective_sizes import Floats, bytes_of, least_us
+from advisor.analyses.communication.collective_sizes import bytes_of, least_us
 from advisor.analyses.communication.late_roots import LateRoots
 from advisor.analyses.communication.library import Library
 from advisor.analyses.communication.parallelism import Parallelism
 from advisor.analyses.step.breakdown import Breakdown
-from advisor.trace.events import Category, Ints, Mask, Trace
-from advisor.trace.intervals import intersect, subtract, total, union
+from advisor.trace.events import Category, Floats, Ints, Mask, Trace
+from advisor.trace.intervals import intersect, subtract, total
+from advisor.trace.op_names import GRADIENT_STORE
 
 # The reducer of DistributedDataParallel is called when a gradient was stored.
-_STORES = "torch::autograd::AccumulateGrad"
 # Libraries ask within rows of their own, and functional collectives are those of DTensor and of compiled code. What is
 # asked for within DistributedDataParallel's forward pass, its buffers and synchronized norms aside (`Parallelism` knows
 # them), a model or a loss of the script's asks for: keys that are gathered for a contrastive loss, say.
@@ -93,19 +93,19 @@ class Callers(Struct, frozen=True, eq=False):
         late = LateRoots.compute(trace, steps, breakdown, asked, parallelism)
         host = events.of(Category.CPU_OP, Category.ANNOTATION)
         known = asked.op >= 0
-        reducer = known & (nesting.ancestor_of(asked.op, host & events.named(_STORES)) >= 0)
+        reducer = known & (nesting.ancestor_of(asked.op, host & events.named(GRADIENT_STORE)) >= 0)
         if library.name != "ddp" or not reducer.any():
             return cls(None, None, rate, late)
         inside = nesting.ancestor_of(asked.op, host & events.named(*_LIBRARIES)) >= 0
         data = np.array([kind == "data" for kind in parallelism.of_row])
         data &= ~np.isin(asked.rows, late.rows)
         script = known & data & ~reducer & ~inside & events.named("c10d::")[np.maximum(asked.op, 0)]
-        exposed = breakdown.intervals["exposed_communication" if breakdown.on_device else "communication"]
+        exposed = breakdown.intervals[breakdown.talking]
 
         def share(of: Mask, other: Mask) -> CallerTime:
             rows, others = asked.rows[of], asked.rows[other]
-            mine = union(events.start_ns[rows], events.end_ns[rows])
-            theirs = union(events.start_ns[others], events.end_ns[others])
+            mine = events.covered(rows)
+            theirs = events.covered(others)
             alone = intersect(subtract(mine, theirs), exposed)
             stated = sizes[of]
             return CallerTime(

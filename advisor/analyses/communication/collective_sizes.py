@@ -7,13 +7,10 @@ import json
 from collections import defaultdict
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.analyses.communication.collective_launches import dims_of, elements, inputs_of, scalar
 from advisor.analyses.communication.communication import element_bytes
-from advisor.trace.events import Events, Ints
-
-Floats = npt.NDArray[np.float64]
+from advisor.trace.events import Events, Floats, Ints
 
 
 def least_us(sizes: Floats, took_us: Floats) -> float:

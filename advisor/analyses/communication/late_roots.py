@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
@@ -11,7 +10,7 @@ from advisor.analyses.communication.collective_launches import Asked
 from advisor.analyses.communication.collective_sizes import bytes_of
 from advisor.analyses.communication.parallelism import Parallelism
 from advisor.analyses.step.breakdown import Breakdown
-from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.events import Category, Events, Floats, Ints, Mask, Trace
 from advisor.trace.intervals import starts_in, union
 
 # Transfers that share a link, or a switch on the way, get a part of it each; ten that do so at once are none of a loop.
@@ -72,9 +71,7 @@ class LateRoots(Struct, frozen=True, eq=False):
 
         in_steps = [steps.count * waited_us(late & (asked.step == step)) for step in range(steps.count)]
         frames = np.flatnonzero(events.of(Category.PYTHON) & events.named(_DISPATCHER))
-        within = starts_in(
-            events.start_ns[asked.op[late & (asked.op >= 0)]], union(events.start_ns[frames], events.end_ns[frames])
-        )
+        within = starts_in(events.start_ns[asked.op[late & (asked.op >= 0)]], events.covered(frames))
         return cls(
             rows[late],
             asked.op[late],
@@ -95,7 +92,7 @@ def _broadcasts(events: Events, rows: Ints) -> Mask:
     return found
 
 
-def _needed_ns(events: Events, rows: Ints, sizes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _needed_ns(events: Events, rows: Ints, sizes: Floats) -> Floats:
     """The shortest time of a collective of the same ranks with as many bytes or more; infinite where not known."""
     groups = [(one.group, one.group_size) for one in events.collective_table] + [("", -1)]
     number = {group: at for at, group in enumerate(dict.fromkeys(groups))}

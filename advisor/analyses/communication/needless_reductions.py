@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
@@ -13,6 +12,7 @@ from advisor.analyses.work.op_work import element_counts
 from advisor.capture.record import RankRecord
 from advisor.computed import Missing
 from advisor.trace.events import Category, Events, Ints, Trace
+from advisor.trace.op_names import GRADIENT_STORE
 
 # A pass that reduces less than this part of what the last pass of its update reduces keeps its gradients to itself:
 # what it still sends are statistics of normalisation, or buffers.
@@ -22,7 +22,6 @@ _SEVERAL = 1.5
 
 _MARKS = {"forward": "DistributedDataParallel.forward", "step": "Optimizer.step#"}
 _REDUCES = "c10d::allreduce_"
-_STORES = "torch::autograd::AccumulateGrad"
 _CLEARS = "Optimizer.zero_grad#"
 
 
@@ -81,7 +80,7 @@ def _passes(events: Events, steps: Steps) -> list[_Pass]:
     rows = {kind: np.flatnonzero(events.named(name) & host) for kind, name in _MARKS.items()}
     marks = sorted((int(events.start_ns[row]), kind) for kind, found in rows.items() for row in found.tolist())
     cleared = events.start_ns[events.named(_CLEARS) & host]
-    stored = events.start_ns[events.exactly(_STORES)]
+    stored = events.start_ns[events.exactly(GRADIENT_STORE)]
     reductions, sizes = _reductions(events)
     close = (int(steps.window[-1, 1]), "")
     # A forward pass without a backward trains nothing: an evaluation, or the first half of a pair of views.
@@ -115,7 +114,7 @@ def _unknown_sizes(events: Events) -> bool:
     return bool(asked.any()) and not _reductions(events)[1].any()
 
 
-def _any(at_ns: npt.NDArray[np.int64], start: int, end: int) -> bool:
+def _any(at_ns: Ints, start: int, end: int) -> bool:
     """Whether one of these instants lies from start to end."""
     return bool(((at_ns >= start) & (at_ns < end)).any())
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.communication.communication import is_communication
 from advisor.analyses.work.operands import dims_of, sizes
-from advisor.trace.events import Category, Trace
-
-Ints = npt.NDArray[np.int64]
+from advisor.trace.events import Category, Floats, Ints, Trace
+from advisor.trace.op_names import GRADIENT_STORE
 
 _SEARCH = "reducer::search_unused_parameters"
 _SINK = ("_DDPSink", "_DDPSinkBackward")
 # One row for each parameter of the model, used or not.
 _EACH = "reducer::copy_bucket_to_grad"
-_STORES = "torch::autograd::AccumulateGrad"
 # Two-sided 80 % points of Student's t for 1 … 10 degrees of freedom: four of five means of so few steps lie within.
 _T80 = (3.08, 1.89, 1.64, 1.53, 1.48, 1.44, 1.41, 1.40, 1.38, 1.37)
 
@@ -50,7 +47,7 @@ class NeedlessSearch(Struct, frozen=True):
         search = events.named(_SEARCH) & inside
         passes = int(search.sum())
         all_of_them = int((events.named(_EACH) & inside).sum())
-        used = int((events.exactly(_STORES) & events.of(Category.CPU_OP) & inside).sum())
+        used = int((events.exactly(GRADIENT_STORE) & events.of(Category.CPU_OP) & inside).sum())
         if not passes or not all_of_them or used != all_of_them or used % passes:
             return cls()
         spent = (search | events.exactly(*_SINK)) & inside
@@ -66,7 +63,7 @@ class NeedlessSearch(Struct, frozen=True):
         )
 
 
-def _spread_us(values_us: npt.NDArray[np.float64]) -> float:
+def _spread_us(values_us: Floats) -> float:
     """Half the width of the interval of the mean."""
     count = len(values_us)
     if count < 2:
@@ -74,7 +71,7 @@ def _spread_us(values_us: npt.NDArray[np.float64]) -> float:
     return float(_T80[min(count - 2, len(_T80) - 1)] * values_us.std(ddof=1) / math.sqrt(count))
 
 
-def _later_us(trace: Trace, steps: Steps, told: Ints, others: Ints) -> npt.NDArray[np.float64]:
+def _later_us(trace: Trace, steps: Steps, told: Ints, others: Ints) -> Floats:
     """For each step, by how much the reductions of what was found outlast those of the gradients before them, µs."""
     events = trace.events
     step = steps.step_of(events.start_ns)

@@ -19,7 +19,7 @@ from advisor.analyses.communication.library import Library
 from advisor.analyses.communication.synchronized_norms import of_norms
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
-from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, total, union
+from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, total
 from advisor.trace.meta import Group, Meta
 
 # The kinds, and what names of process groups and meshes call them. Kinds that wait for nothing else come first.
@@ -112,7 +112,7 @@ class Parallelism(Struct, frozen=True, eq=False):
         stated = list(zip(events.collective[asked.rows].tolist(), of_row, strict=True))
         groups = {one: _group(trace.meta, events, *one) for one in set(stated)}
         group = tuple(groups[one] for one in stated)
-        part = "exposed_communication" if breakdown.on_device else "communication"
+        part = breakdown.talking
         longer = busy.longer if busy and breakdown.on_device else 1.0
         sums = {text for text in set(said) if _SUMS.search(text)}
         before: Intervals = EMPTY
@@ -120,7 +120,7 @@ class Parallelism(Struct, frozen=True, eq=False):
         for kind in [kind for kind in KINDS if kind in of_row]:
             chosen = np.array([one == kind for one in of_row])
             rows = asked.rows[chosen]
-            spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window)
+            spans = intersect(events.covered(rows), steps.window)
             sizes = {_joined(events, row, one) for row, one in zip(rows.tolist(), compress(group, chosen), strict=True)}
             found.append(
                 KindOfTalk(

@@ -44,10 +44,7 @@ class BatchSplit:
 
     def step_us(self, batch: int) -> tuple[float, float]:
         """(low, high) time of a step with that batch size, µs."""
-        ends = (
-            self.fixed_us[1] + batch * self.per_sample_us[0],
-            self.fixed_us[0] + batch * self.per_sample_us[1],
-        )
+        ends = (self.fixed_us[1] + batch * self.per_sample_us[0], self.fixed_us[0] + batch * self.per_sample_us[1])
         return min(ends), max(ends)
 
     def samples_per_second(self, batch: int) -> tuple[float, float]:

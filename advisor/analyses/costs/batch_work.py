@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.links import Links
@@ -21,7 +20,7 @@ from advisor.analyses.work.operands import times_gone_through
 from advisor.calibration.calibration import Calibration
 from advisor.computed import Missing
 from advisor.constants import constant
-from advisor.trace.events import Category, Ints, Mask, Trace
+from advisor.trace.events import Category, Floats, Ints, Mask, Trace
 from advisor.trace.numbers import distinct_pairs, numbered
 
 # What a matrix product or convolution may take besides its work: dispatch, packing, waking threads.
@@ -131,14 +130,14 @@ def _calls(host: Host) -> Iterator[_Calls]:
         yield _Calls(events.names[name], shapes(events.dims_table[key // 2]), bool(key % 2), number, took_us)
 
 
-def _usual_us(kind: Ints, step: Ints, took_ns: Ints, steps: int) -> npt.NDArray[np.float64]:
+def _usual_us(kind: Ints, step: Ints, took_ns: Ints, steps: int) -> Floats:
     """µs of each kind in all steps: that of the middle step in each of them, where every step has the kind."""
     kinds = int(kind.max()) + 1 if len(kind) else 0
     known = step >= 0
     cell = kind[known] * steps + step[known]
     took = np.bincount(cell, weights=took_ns[known] / 1e3, minlength=kinds * steps).reshape(kinds, steps)
     seen = np.bincount(cell, minlength=kinds * steps).reshape(kinds, steps)
-    whole: npt.NDArray[np.float64] = np.bincount(kind, weights=took_ns / 1e3, minlength=kinds).astype(np.float64)
+    whole: Floats = np.bincount(kind, weights=took_ns / 1e3, minlength=kinds).astype(np.float64)
     if steps and kinds:
         everywhere = (seen > 0).all(axis=1)
         whole[everywhere] = np.median(took[everywhere], axis=1) * steps

@@ -79,5 +79,5 @@ def _runs(lines: Lines, ops: StepOps) -> dict[Place, float]:
     """How often each line ran per step, where that is recorded."""
     found: dict[Place, float] = {}
     for time in lines.hot(ops.steps.window, len(lines.sources)):
-        found[(time.source.file, time.source.line)] = time.calls
+        found[time.source.place] = time.calls
     return found

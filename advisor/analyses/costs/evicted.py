@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.step_ops import StepOps
@@ -13,10 +12,10 @@ from advisor.analyses.work.op_work import NUMBER_BYTES, element_counts
 from advisor.calibration.calibration import Calibration
 from advisor.computed import Missing
 from advisor.constants import constant
-from advisor.trace.events import Category, Events, Ints, Mask
+from advisor.trace.events import Category, Events, Floats, Ints, Mask
 from advisor.trace.op_names import AUTOGRAD_NODE
 
-Shares = npt.NDArray[np.float64]
+Shares = Floats
 # The instructions and objects that any step finds in the caches: of torch, its libraries and the interpreter.
 _CODE_BYTES = constant("memory.code_bytes").value
 _REFILLED = constant("memory.refilled_share").value

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.links import Links
@@ -22,7 +21,7 @@ from advisor.analyses.work.op_payload import beyond_calls
 from advisor.calibration.calibration import Calibration
 from advisor.computed import Missing
 from advisor.model import Source
-from advisor.trace.events import Category, Ints, Mask, Numbers, Trace
+from advisor.trace.events import Category, Floats, Ints, Mask, Numbers, Trace
 from advisor.trace.intervals import Intervals, intersect, starts_in, subtract
 
 # Functions that Python makes of one line's own.
@@ -30,8 +29,6 @@ _INNER = ("<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>", "<lambda>")
 
 # Nodes of the backward pass that make the gradient of a whole tensor from that of a part.
 _PARTS = ("SelectBackward", "SliceBackward", "IndexBackward", "CopySlices", "UnbindBackward", "SplitBackward")
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +96,16 @@ class LineCosts(Struct, frozen=True, eq=False):
 
     lines: tuple[LineCost, ...]
     op_line: Ints  # for each event the index of its line in `lines`, -1 where unknown
+
+    @property
+    def by_place(self) -> dict[Place, LineCost]:
+        """Each line by its file and number."""
+        return {line.source.place: line for line in self.lines}
+
+    @property
+    def callers(self) -> dict[Place, Place | None]:
+        """For each line the one that called its function, as `callers_above` takes them."""
+        return {line.source.place: line.called_from for line in self.lines}
 
     @classmethod
     def compute(
@@ -245,7 +252,7 @@ def _callers(lines: Lines, places: dict[tuple[str, int], int]) -> dict[int, tupl
     found = {}
     for source, caller in zip(lines.sources, lines.callers.tolist(), strict=False):
         if caller >= 0:
-            at, other = (source.file, source.line), (lines.sources[caller].file, lines.sources[caller].line)
+            at, other = source.place, (lines.sources[caller].file, lines.sources[caller].line)
             if at != other and source.function not in _INNER:
                 found[places[at]] = other
     return found

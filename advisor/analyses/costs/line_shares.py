@@ -66,7 +66,7 @@ class _Backward(Struct, frozen=True):
 
 
 def _place(line: LineCost) -> Place:
-    return line.source.file, line.source.line
+    return line.source.place
 
 
 def _less(work: Stretch, other: Stretch) -> Stretch:

@@ -17,6 +17,7 @@ from advisor.capture.record import RankRecord
 from advisor.computed import Missing
 from advisor.trace.events import Category, Ints, Mask, MemoryEvents, Trace
 from advisor.trace.intervals import Intervals
+from advisor.trace.op_names import AUTOGRAD_NODE
 
 NOT_RECORDED = "memory events were not recorded; capture with `advisor run --memory` (profile_memory=True)"
 KINDS = ("weights", "optimizer", "gradients", "activations", "temporaries", "input", "unknown")
@@ -236,7 +237,7 @@ def _kinds(trace: Trace, blocks: Blocks, phases: Phases) -> Ints:
 def _in_one_op(trace: Trace, born: Ints, freed: Ints) -> Mask:
     """Blocks that live within a single outermost op of a thread; backward nodes count as ops of their own."""
     events = trace.events
-    node = events.named("autograd::engine::evaluate_function")
+    node = events.named(AUTOGRAD_NODE)
     rows = np.flatnonzero(events.of(Category.CPU_OP) & ~node)
     start, end = events.start_ns[rows], events.end_ns[rows]
     found = np.zeros(len(born), bool)

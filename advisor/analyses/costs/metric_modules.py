@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.nesting import nearest, parents
@@ -15,9 +14,9 @@ from advisor.analyses.step.phases import backward_rows
 from advisor.capture.record import RankRecord
 from advisor.computed import Missing
 from advisor.model import Source
-from advisor.trace.events import Category, Events
+from advisor.trace.events import Category, Events, Ints
 
-Rows = npt.NDArray[np.int64]
+Rows = Ints
 
 
 # What capture writes for the call of a metric, wherever it is held, and for the value that is computed in it.

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.links import Links
@@ -20,10 +19,8 @@ from advisor.analyses.step.phases import backward_rows
 from advisor.analyses.step.step_parts import BACKWARD, PartOf
 from advisor.analyses.work.forward_flops import counted_rows, operations
 from advisor.capture.record import RankRecord
-from advisor.trace.events import Category, Events, Ints, Mask, Numbers, Trace
+from advisor.trace.events import Category, Events, Floats, Ints, Mask, Numbers, Trace
 from advisor.trace.intervals import Intervals, intersect, overlap_of_each
-
-Floats = npt.NDArray[np.float64]
 
 
 class ModuleCosts(Struct, frozen=True, eq=False):
@@ -65,12 +62,7 @@ class ModuleCosts(Struct, frozen=True, eq=False):
         forward, backward = work.forward_us(), work.backward_us()
         linked = work.has_backward()
         timed = record is not None and bool(record.steps.unprofiled_us or record.steps.unprofiled_mean_us)
-        chains = {
-            "forward_us": forward,
-            "backward_us": backward,
-            "device_us": work.device_us(),
-            "flops": work.flops(),
-        }
+        chains = {"forward_us": forward, "backward_us": backward, "device_us": work.device_us(), "flops": work.flops()}
         whole = {name: _rolled_up(calls, of) for name, of in chains.items()}
         own = {name: _own(calls, of) for name, of in chains.items()}
         for table, known in ((whole, _rolled_up(calls, linked)), (own, _own(calls, linked))):

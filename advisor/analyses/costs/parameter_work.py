@@ -10,7 +10,7 @@ from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.work.op_payload import beyond_calls
 from advisor.calibration.calibration import Calibration
 from advisor.trace.events import Category
-from advisor.trace.intervals import Intervals, intersect, starts_in, subtract, union
+from advisor.trace.intervals import Intervals, intersect, starts_in, subtract
 
 # `Optimizer.step` and `zero_grad` record these: https://docs.pytorch.org/docs/stable/optim.html
 _OF_OPTIMIZER = ("Optimizer.step#", "Optimizer.zero_grad#")
@@ -36,7 +36,7 @@ class ParameterWork(Struct, frozen=True, eq=False):
         marks = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named(*_OF_OPTIMIZER)
         lists = events.of(Category.CPU_OP) & events.named(*_ON_LISTS) & nesting.outermost
         rows = np.flatnonzero((marks | lists) & (events.thread == steps.main_thread))
-        spans = intersect(union(events.start_ns[rows], events.end_ns[rows]), steps.window)
+        spans = intersect(events.covered(rows), steps.window)
         spans = subtract(spans, closure_spans(events))
         inside = ops.links.inside & (events.thread == steps.main_thread) & starts_in(events.start_ns, spans)
         beyond_ns = beyond_calls(events, nesting, ops.links.inside, calibration)

@@ -137,14 +137,7 @@ class Price(Struct, frozen=True, eq=False):
         return less_by(saving, instead_us)
 
     def shares(
-        self,
-        low: float,
-        high: float,
-        how: str,
-        *,
-        times: float = 1.0,
-        basis: Basis = "modelled",
-        slowed: float = 0.0,
+        self, low: float, high: float, how: str, *, times: float = 1.0, basis: Basis = "modelled", slowed: float = 0.0
     ) -> Saving:
         """The saving of shares of the un-profiled step, limited to the step.
 
@@ -197,9 +190,9 @@ class Price(Struct, frozen=True, eq=False):
         how = f"{saving.how}; high: plus what this evicts from the caches" if more_us else saving.how
         return replace(saving, high_us=saving.high_us + more_us, how=how)
 
-    def refill_us(self, rest_us: float) -> float:
-        """The most that the rest of a step waits for memory after Python and work on single samples, µs."""
-        return self.beside.evicted.refill_us(rest_us) if self.beside else 0.0
+    def refill_us(self, work_us: float) -> float:
+        """The most that the rest of a step waits for memory after so much Python and work on single samples, µs."""
+        return self.beside.evicted.refill_us(self.scale.step_us - work_us) if self.beside else 0.0
 
     def _gone(self, edits: Sequence[Edit]) -> Shares:
         """The share of each event that goes with these edits."""
@@ -235,7 +228,7 @@ class Price(Struct, frozen=True, eq=False):
 
     def _spans_of(self, rows: Ints) -> Intervals:
         events = self.ops.events
-        return union(events.start_ns[rows], events.end_ns[rows])
+        return events.covered(rows)
 
     def _of(self, edits: Sequence[Edit]) -> Intervals:
         """When the loop's thread is in what these edits change."""

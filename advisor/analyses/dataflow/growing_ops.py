@@ -6,16 +6,13 @@ Inputs that grow hold all that was kept so far; calls that grow are made for eac
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.work.op_work import element_counts
 from advisor.computed import Missing
-from advisor.trace.events import Category, Events, Mask, Trace
+from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.numbers import distinct, distinct_pairs
-
-Ints = npt.NDArray[np.int64]
 
 # Fewer steps rise by chance; with equal amounts each time five do not.
 LEAST_STEPS = 5

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.dataflow.observed_ops import ObservedOps
 from advisor.computed import Missing
-from advisor.trace.events import Events, Trace
+from advisor.trace.events import Events, Ints, Trace
 from advisor.trace.op_names import AUTOGRAD_NODE
-
-Ints = npt.NDArray[np.int64]
 
 _UPDATE = "Optimizer.step#"
 # Ops that look at a tensor in another form: what reads their result reads what they look at. Where one had to copy, it

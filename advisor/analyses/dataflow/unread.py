@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.dataflow.observed_ops import ObservedOps
-from advisor.trace.events import Ints
+from advisor.trace.events import Floats, Ints
 
 
 class Unread(Struct, frozen=True, eq=False):
@@ -20,7 +19,7 @@ class Unread(Struct, frozen=True, eq=False):
 
     ops: Ints
     readers: Ints
-    read: npt.NDArray[np.float64]
+    read: Floats
 
     @classmethod
     def compute(cls, observed: ObservedOps) -> Unread:

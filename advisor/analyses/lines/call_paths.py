@@ -43,7 +43,7 @@ class CallPaths(Struct, frozen=True, eq=False):
         times = np.bincount(entered, minlength=len(lines.sources)) / lines.steps_count
         visits: dict[Place, float] = {}
         for source, often in zip(lines.sources, times.tolist(), strict=True):
-            at = (source.file, source.line)
+            at = source.place
             visits[at] = max(often, visits.get(at, 0.0))
         return cls(sites, record.blocks if record else {}, visits)
 
@@ -82,7 +82,7 @@ class CallPaths(Struct, frozen=True, eq=False):
 
     def _way(self, source: Source) -> list[Place]:
         """The line and those that call it, the innermost first, down from the line that runs the training."""
-        at = (source.file, source.line)
+        at = source.place
         ns: Counter[Stack] = Counter()
         for stack, spent in self.sites.spent_ns.items():
             if at in stack:

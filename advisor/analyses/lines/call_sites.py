@@ -39,7 +39,7 @@ class CallSites:
         """From the recorded lines; empty where none were recorded."""
         if not len(lines.span_stack):
             return cls({}, {}, lambda _: None, lambda _: 0)
-        places = [(source.file, source.line) for source in lines.sources]
+        places = [source.place for source in lines.sources]
         stacks = [_without_repeats([places[index] for index in stack]) for stack in lines.stacks]
         ns = np.zeros(len(stacks), np.int64)
         np.add.at(ns, lines.span_stack, lines.spans[:, 1] - lines.spans[:, 0])
@@ -58,7 +58,7 @@ class CallSites:
 
     def of_lines(self, where: Iterable[Source]) -> tuple[Source, ...]:
         """Lines that call these and spend most of their time in them: the innermost such, then the outermost."""
-        places = [(source.file, source.line) for source in where if source.precision == "call"]
+        places = [source.place for source in where if source.precision == "call"]
         theirs = {stack for stack in self.spent_ns if stack[0] in places}
         first = {stack for stack in theirs if places and stack[0] == places[0]}
         found = self._above({stack: self.spent_ns[stack] for stack in first or theirs}, theirs)
@@ -74,7 +74,7 @@ class CallSites:
         for row in rows.tolist():
             if (stack := self.op_stack(row)) is not None:
                 ns[stack] = ns.get(stack, 0) + self.took_ns(row)
-        named = {(source.file, source.line) for source in where}
+        named = {source.place for source in where}
         apart = {
             place for row in (without.tolist() if without is not None else ()) for place in self.op_stack(row) or ()
         }
@@ -83,7 +83,7 @@ class CallSites:
 
     def leading_to(self, source: Source) -> tuple[Source, ...]:
         """The lines that call this one, the innermost first, up to that of the loop over steps."""
-        theirs = [stack for stack in self.spent_ns if stack[0] == (source.file, source.line)]
+        theirs = [stack for stack in self.spent_ns if stack[0] == source.place]
         longest = max(theirs, key=lambda stack: (self.spent_ns[stack], stack), default=())
         others = [stack for stack in self.spent_ns if longest[-len(stack) :] != stack]
         # Lines around the loop are those that every other line is called from as well.
@@ -92,7 +92,7 @@ class CallSites:
 
     def runs_training(self, source: Source) -> bool:
         """Whether the training runs below this line: what it leads to without a deeper one is a library's."""
-        place, total = (source.file, source.line), sum(self.spent_ns.values())
+        place, total = source.place, sum(self.spent_ns.values())
         return sum(ns for stack, ns in self.spent_ns.items() if place in stack) > RUNS_TRAINING * max(total, 1)
 
     def where_apart(self, rows: Ints) -> Source | None:

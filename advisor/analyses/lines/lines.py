@@ -16,6 +16,7 @@ from advisor.model import Source
 from advisor.trace.events import Category, Events, Ints, Mask, Numbers, Trace
 from advisor.trace.intervals import Intervals, intersect, total
 from advisor.trace.numbers import distinct
+from advisor.trace.op_names import AUTOGRAD_NODE
 
 _NO_LINES = "neither recorded lines nor Python stacks are in this trace; `advisor run` records lines"
 
@@ -140,7 +141,7 @@ class Lines(Struct, frozen=True, eq=False):
 
 def _on_engine_threads(events: Events) -> Mask:
     """Rows of threads on which autograd runs: meanwhile the loop's thread stands in the line that called it."""
-    nodes = events.named("autograd::engine::evaluate_function")
+    nodes = events.named(AUTOGRAD_NODE)
     engine = np.zeros(len(events.threads), bool)
     engine[events.thread[nodes]] = True
     return engine[events.thread]

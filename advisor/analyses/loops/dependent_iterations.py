@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
@@ -16,11 +15,9 @@ from advisor.analyses.dataflow.observed_ops import dispatched
 from advisor.analyses.loops.loop_places import LoopPlaces
 from advisor.computed import Missing
 from advisor.constants import constant
-from advisor.trace.events import Events, Trace
+from advisor.trace.events import Events, Ints, Mask, Trace
 
-Ints = npt.NDArray[np.int64]
 Range = tuple[float, float]
-Mask = npt.NDArray[np.bool_]
 
 # Ops that gather what the turns made: a sum, a table, the largest so far. One op over all turns does as much.
 _GATHER = frozenset(
@@ -87,14 +84,7 @@ class Chains(Struct, frozen=True, eq=False):
     took_us: dict[tuple[int, str], float]
 
     @classmethod
-    def compute(
-        cls,
-        trace: Trace,
-        steps: Steps,
-        costs: LineCosts,
-        places: LoopPlaces,
-        judged: JudgedSteps,
-    ) -> Chains:
+    def compute(cls, trace: Trace, steps: Steps, costs: LineCosts, places: LoopPlaces, judged: JudgedSteps) -> Chains:
         """Of the observed step. Missing where no loop is, or nobody looked what waits for what."""
         seen = judged.seen
         if not places.ops and not places.calls:

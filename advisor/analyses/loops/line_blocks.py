@@ -158,7 +158,7 @@ def blocks(lines: Iterable[LineCost]) -> Iterator[Block]:
 
 def _neighbours(lines: Iterable[LineCost]) -> list[list[LineCost]]:
     groups: list[list[LineCost]] = []
-    for line in sorted(lines, key=lambda line: (line.source.file, line.source.line)):
+    for line in sorted(lines, key=lambda line: line.source.place):
         last = groups[-1][-1].source if groups else None
         if last and last.file == line.source.file and line.source.line - last.line <= NEAR:
             groups[-1].append(line)
@@ -172,7 +172,7 @@ def with_callers(groups: list[list[LineCost]]) -> list[list[LineCost]]:
 
     A function that runs once in a step is a part of the step, and the line that calls it says nothing of it.
     """
-    home = {(line.source.file, line.source.line): index for index, group in enumerate(groups) for line in group}
+    home = {line.source.place: index for index, group in enumerate(groups) for line in group}
     into = list(range(len(groups)))
 
     def end(index: int) -> int:

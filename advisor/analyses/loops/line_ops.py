@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.step.breakdown import Breakdown
+from advisor.arrays import Ints
 from advisor.trace.intervals import starts_in
 
 
@@ -17,7 +16,7 @@ class LineOps(Struct, frozen=True):
     rows  their rows, in order of start
     """
 
-    rows: npt.NDArray[np.int64]
+    rows: Ints
 
     @classmethod
     def compute(cls, ops: StepOps, breakdown: Breakdown) -> LineOps:

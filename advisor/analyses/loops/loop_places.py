@@ -27,23 +27,14 @@ from advisor.analyses.loops.line_blocks import (
     with_callers,
 )
 from advisor.analyses.loops.line_ops import LineOps
-from advisor.analyses.loops.loops import (
-    SHORT_OP_US,
-    Ints,
-    Loop,
-    derives,
-    feeds,
-    feeds_back,
-    layers_of,
-    loops,
-)
+from advisor.analyses.loops.loops import SHORT_OP_US, Loop, derives, feeds, feeds_back, layers_of, loops
 from advisor.analyses.loops.model_loops import ModelLoop, ModelLoops
 from advisor.analyses.loops.picked import spread
 from advisor.analyses.step.deprofiled import Deprofiled, Stretch
 from advisor.analyses.work.single_numbers import on_numbers
 from advisor.capture.record import RankRecord, TextBlock
 from advisor.model import Source
-from advisor.trace.events import Trace
+from advisor.trace.events import Ints, Trace
 
 # Lines of Python this near to a loop are part of what it is for.
 _BESIDE = 2
@@ -123,12 +114,12 @@ class LoopPlaces(Struct, frozen=True):
 
 def _of_model(one: ModelLoop, trace: Trace, steps: Steps, costs: LineCosts, rows: Ints) -> CalledModel | None:
     """The line, the loop around it, and all lines that run while it calls the model. None where its ops are long."""
-    at = (one.line.source.file, one.line.source.line)
-    callers = {(line.source.file, line.source.line): line.called_from for line in costs.lines}
+    at = one.line.source.place
+    callers = costs.callers
     below = {place for place in callers if at in callers_above(place, callers)}
 
     others = (line for line in costs.lines if line.source != one.line.source)
-    lines = [one.line, *(line for line in others if (line.source.file, line.source.line) in below)]
+    lines = [one.line, *(line for line in others if line.source.place in below)]
     around = list(enclosing(costs, [one.line]))
     sources = {line.source for line in (*lines, *around)}
     within = {index for index, line in enumerate(costs.lines) if line.source in sources}
@@ -290,8 +281,8 @@ def loop_around(costs: LineCosts, place: Source) -> Source | None:
     """
     functions = _functions(costs)
     calls = _function_calls(costs, functions)
-    known = {(line.source.file, line.source.line): line for line in costs.lines}
-    leads = callers_above((place.file, place.line), {at: line.called_from for at, line in known.items()})
+    known = costs.by_place
+    leads = callers_above((place.file, place.line), costs.callers)
     for at in ((place.file, place.line), *leads):
         if at not in known:
             continue
@@ -322,7 +313,7 @@ def _function_calls(costs: LineCosts, functions: _Functions) -> dict[_Function, 
     A function may begin with a loop: then the line that calls it tells, unless that is a comprehension, whose turns
     are no visits.
     """
-    visits = {(line.source.file, line.source.line): line.visits for line in costs.lines if not line.inner}
+    visits = {line.source.place: line.visits for line in costs.lines if not line.inner}
     found = {}
     for function, known in functions.items():
         first = known[min(known)]
@@ -332,10 +323,7 @@ def _function_calls(costs: LineCosts, functions: _Functions) -> dict[_Function, 
 
 
 def _in_text(
-    place: Block,
-    costs: LineCosts,
-    often: Mapping[_Function, float],
-    text: Mapping[str, Sequence[TextBlock]],
+    place: Block, costs: LineCosts, often: Mapping[_Function, float], text: Mapping[str, Sequence[TextBlock]]
 ) -> Block:
     """The place with how often its function runs, with the loops of its file, and what calls the function in a loop."""
     source = place.lines[0].source
@@ -350,12 +338,12 @@ def _turned_by(place: Block, costs: LineCosts, often: Mapping[_Function, float])
 
     Empty where the most expensive line itself does: then the loop is in its function.
     """
-    known = {(line.source.file, line.source.line): line for line in costs.lines}
+    known = costs.by_place
     first = place.lines[0]
-    at = (first.source.file, first.source.line)
+    at = first.source.place
     if place.calls < LOOP_ITERATIONS or _turns(first, often):
         return ()
-    leads = callers_above(at, {one: line.called_from for one, line in known.items()})
+    leads = callers_above(at, costs.callers)
     turning = next((known[one] for one in leads if one in known and _turns(known[one], often)), None)
     if turning is None:
         return ()

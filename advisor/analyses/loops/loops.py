@@ -8,15 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.line_costs import LineCost, LineCosts
-from advisor.analyses.dataflow.passes.backward_passes import NODE
 from advisor.analyses.loops.line_blocks import LOOP_ITERATIONS, in_most_turns, is_python
 from advisor.analyses.work.op_work import shapes
 from advisor.constants import constant
-from advisor.trace.events import Trace
+from advisor.trace.events import Ints, Trace
+from advisor.trace.op_names import AUTOGRAD_NODE
 
 # An op that takes longer has work to do besides being called.
 SHORT_OP_US = constant("calls.short_op_us").value
@@ -27,8 +26,6 @@ _LAYERS = ("aten::linear", "aten::conv", "aten::layer_norm", "aten::batch_norm",
 _READ = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero")
 # Nine of ten gaps between the ops of a turn are no longer than this: what calling them takes.
 _MOST_GAPS = 90
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +128,7 @@ def feeds(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, lines: set[i
 def derives(trace: Trace, steps: Steps, costs: LineCosts, lines: set[int], turns: float) -> bool:
     """Whether the nodes of the backward pass that these lines run are run again in most turns."""
     events = trace.events
-    mine = np.isin(costs.op_line, list(lines)) & events.named(NODE) & (events.sequence >= 0)
+    mine = np.isin(costs.op_line, list(lines)) & events.named(AUTOGRAD_NODE) & (events.sequence >= 0)
     nodes = np.flatnonzero(mine & (steps.step_of(events.start_ns) >= 0))
     if not len(nodes):
         return False

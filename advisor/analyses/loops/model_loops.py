@@ -50,7 +50,7 @@ class ModelLoops(Struct, frozen=True):
         """
         if recorded is None:
             raise Missing("lines of the user's code are not recorded; capture the script with `advisor run`")
-        lines = {(line.source.file, line.source.line): line for line in costs.lines}
+        lines = costs.by_place
         events = recorded.trace.events
         passes = np.sort(events.start_ns[events.named(AUTOGRAD_NODE)])
         found = [
@@ -90,5 +90,5 @@ def _calls(recorded: Trace) -> dict[tuple[tuple[str, int], str, str], list[int]]
         if source is not None:
             path, kind = parse_range(events.text(row))
             run = int(called_by[around[row]])
-            found[(source.file, source.line), path, kind][run].append(int(events.start_ns[row]))
+            found[source.place, path, kind][run].append(int(events.start_ns[row]))
     return {key: max(runs.values(), key=len) for key, runs in found.items()}

@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.line_costs import LineCosts
 from advisor.analyses.loops.line_blocks import in_most_turns
 from advisor.analyses.work.op_work import shapes
-from advisor.trace.events import Events, Trace
+from advisor.trace.events import Events, Ints, Mask, Trace
 
 # What no op does for groups of unequal size: products with weights or of all pairs, and orders.
 _APART = (
     *("aten::linear", "aten::matmul", "aten::mm", "aten::addmm", "aten::bmm", "aten::conv1d", "aten::conv2d"),
     *("aten::_cdist_forward", "aten::sort", "aten::topk", "aten::median"),
 )
-Ints = npt.NDArray[np.int64]
 
 
 def spread(trace: Trace, steps: Steps, costs: LineCosts, lines: set[int], turns: float) -> float:
@@ -44,7 +42,7 @@ def spread(trace: Trace, steps: Steps, costs: LineCosts, lines: set[int], turns:
     return _times(events, rows, masked) if masked.any() else math.inf
 
 
-def _times(events: Events, rows: Ints, masked: npt.NDArray[np.bool_]) -> float:
+def _times(events: Events, rows: Ints, masked: Mask) -> float:
     """The mean over ops behind a mask of its size by what the op has of it. masked: which of the rows read a mask."""
     sizes = {int(dims): _sizes(events, int(dims)) for dims in np.unique(events.dims[rows])}
     first, whole = (np.array([sizes[dims][at] for dims in events.dims[rows].tolist()], float) for at in (0, 1))

@@ -11,16 +11,6 @@ from advisor.analyses.step.phases import Phases
 from advisor.model import BreakdownItem
 from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, total
 
-ON_DEVICE = (
-    "compute",
-    "exposed_communication",
-    "exposed_copy",
-    "idle_input",
-    "idle_sync",
-    "idle_launch",
-    "idle_host",
-    "idle_unknown",
-)
 ON_HOST = ("input", "communication", "forward", "backward", "optimizer", "other_ops", "host")
 
 
@@ -29,7 +19,8 @@ class Breakdown(Struct, frozen=True, eq=False):
 
     On a device, shares refer to the step without the profiler if that is known: the device's work takes as long, its
     idle time is shorter (`GpuBusy.share`).
-    on_device   True: the ids of ON_DEVICE (what the device does, why it idles); False: those of ON_HOST (the loop)
+    on_device   True: what the device does (compute, exposed_communication, exposed_copy) and why it idles
+                (the causes of `GpuIdle`); False: the ids of ON_HOST (the loop)
     items       one per id, in that order, zero included
     intervals   id -> Intervals; disjoint, their union is W
     """
@@ -37,6 +28,11 @@ class Breakdown(Struct, frozen=True, eq=False):
     items: tuple[BreakdownItem, ...]
     on_device: bool
     intervals: dict[str, Intervals]
+
+    @property
+    def talking(self) -> str:
+        """The id of the part in which the step only communicates."""
+        return "exposed_communication" if self.on_device else "communication"
 
     def us(self, part: str) -> float:
         """µs per profiled step; 0 for an id of the other kind."""

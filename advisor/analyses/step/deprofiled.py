@@ -120,7 +120,7 @@ class Deprofiled:
         python = EMPTY
         if not trace.device_work.any():
             ops = trace.events.of(Category.CPU_OP)
-            elsewhere = union(trace.events.start_ns[ops], trace.events.end_ns[ops])
+            elsewhere = trace.events.covered(ops)
             python = subtract(subtract(gaps.spans, phases.communication), elsewhere)
         python = python[python[:, 1] - python[:, 0] >= _LONG_GAP_NS]
         python = intersect(python, union(*np.concatenate([part.spans for part in parts.parts]).T))

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.gpu_busy import GpuBusy
@@ -18,10 +17,9 @@ from advisor.analyses.step.gap_owners import Hosts, Named, Neighbours
 from advisor.analyses.step.host_activity import HostActivity
 from advisor.analyses.step.input_wait import fetch_rows
 from advisor.model import Source
-from advisor.trace.events import Events, Ints, Trace
+from advisor.trace.events import Events, Floats, Ints, Trace
 from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, total, union
 
-Floats = npt.NDArray[np.float64]
 Cause = Literal["idle_input", "idle_sync", "idle_launch", "idle_host", "idle_unknown"]
 CAUSES: tuple[Cause, ...] = ("idle_input", "idle_sync", "idle_launch", "idle_host", "idle_unknown")
 

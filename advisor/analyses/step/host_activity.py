@@ -115,4 +115,4 @@ def _cpu_work(events: Events, ops: Mask, launches: Ints) -> Intervals:
         times = events.start_ns[launches[events.thread[launches] == thread]]  # in order, as all rows are
         inside = np.searchsorted(times, events.end_ns[long[mine]]) - np.searchsorted(times, events.start_ns[long[mine]])
         idle[mine] = inside == 0
-    return union(events.start_ns[long[idle]], events.end_ns[long[idle]])
+    return events.covered(long[idle])

@@ -11,7 +11,7 @@ from advisor.analyses.lines.lines import Lines
 from advisor.computed import Missing
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Mask, Trace
-from advisor.trace.intervals import Intervals, intersect, subtract, total, union
+from advisor.trace.intervals import Intervals, intersect, subtract, total
 
 
 class InputWaits(Struct, frozen=True, eq=False):
@@ -51,7 +51,7 @@ class InputWaits(Struct, frozen=True, eq=False):
                 "no fetch from a DataLoader was recorded on the loop's thread: the loop does not use one, or creates "
                 "its batches in another way"
             )
-        spans = intersect(union(events.start_ns[fetches], events.end_ns[fetches]), steps.window)
+        spans = intersect(events.covered(fetches), steps.window)
         exposed = spans if busy is None else subtract(spans, busy.busy)
         rest = busy.rest if busy else 1.0
         rows = np.flatnonzero(fetches)

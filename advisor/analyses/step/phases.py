@@ -11,7 +11,8 @@ from advisor.analyses.base.optimizer_closures import closure_spans
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.step.input_wait import fetch_rows
 from advisor.trace.events import Category, Events, Ints, Mask, Numbers, Trace
-from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract, union
+from advisor.trace.intervals import EMPTY, Intervals, intersect, merge, subtract
+from advisor.trace.op_names import AUTOGRAD_NODE
 
 
 class Phases(Struct, frozen=True, eq=False):
@@ -83,7 +84,7 @@ def optimizer_rows(events: Events) -> Mask:
 
 def backward_rows(events: Events) -> Mask:
     """Rows of the autograd engine: one per node of the graph."""
-    return events.of(Category.CPU_OP, Category.ANNOTATION) & events.named("autograd::engine::evaluate_function")
+    return events.of(Category.CPU_OP, Category.ANNOTATION) & events.named(AUTOGRAD_NODE)
 
 
 def _waiting(events: Events) -> Mask:
@@ -100,7 +101,7 @@ def _sharding(events: Events, on_loop: Mask) -> Intervals:
     ops = np.flatnonzero(on_loop & events.of(Category.CPU_OP) & ~communication_rows(events) & ~_waiting(events))
     at = np.searchsorted(spans[:, 0], events.start_ns[ops], side="right") - 1
     inside = ops[(at >= 0) & (events.end_ns[ops] <= spans[np.maximum(at, 0), 1])]
-    return subtract(spans, union(events.start_ns[inside], events.end_ns[inside]))
+    return subtract(spans, events.covered(inside))
 
 
 def backward_spans(trace: Trace, steps: Steps) -> Intervals:
@@ -165,7 +166,7 @@ def _forward_spans(events: Events, kinds: tuple[Ints, Ints], by_optimizer: bool)
     leads = (kind == _OP) & (following < len(kind)) & (kind[np.minimum(following, len(kind) - 1)] == _BACKWARD)
     if by_optimizer:
         leads &= _since_a_graph(events, rows, following)
-    return union(events.start_ns[rows[leads]], events.end_ns[rows[leads]])
+    return events.covered(rows[leads])
 
 
 def _since_a_graph(events: Events, rows: Ints, following: Ints) -> Mask:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.step_ops import StepOps
 from advisor.trace.events import Category, Events, Ints, Mask
 from advisor.trace.intervals import Intervals, intersect, starts_in, total, union
 from advisor.trace.numbers import numbered
+from advisor.trace.op_names import AUTOGRAD_NODE
 
 # Ops of one iteration: more are a model rather than the body of a loop.
 _MOST_OPS = 64
@@ -33,7 +33,6 @@ _WEIGHTS = (
 # The experts of a mixture ask which rows they take (`nonzero`, also within `where` or an index), and add theirs to the
 # others'; layers do not do both. Published mixtures have eight experts and more.
 _ASKS, _ADDS, _EXPERTS = "aten::nonzero", ("aten::index_add", "aten::index_put", "aten::scatter_add"), 8
-_NODE = "autograd::engine::evaluate_function"
 # Names of an optimizer's loop over parameters: rules of their own look at it.
 _OPTIMIZER = ("Optimizer.step#", "Optimizer.zero_grad#")
 
@@ -72,7 +71,7 @@ class RepeatedOps(Struct, frozen=True, eq=False):
         events = ops.events
         rows = ops.outermost
         marked = events.of(Category.ANNOTATION) & events.named(*_OPTIMIZER)
-        rows = rows[~starts_in(events.start_ns[rows], union(events.start_ns[marked], events.end_ns[marked]))]
+        rows = rows[~starts_in(events.start_ns[rows], events.covered(marked))]
         names, step = events.name[rows], ops.links.step[rows]
         kinds = _Kinds.of(ops, rows)
         found: dict[tuple[str, ...], tuple[int, int, bool]] = {}  # ops of an iteration: iterations, time, routed
@@ -129,11 +128,11 @@ class _Kinds(Struct, frozen=True, eq=False):
         return _LAYERS if self.weights[first : first + length].any() else _ITERATIONS
 
 
-def _backward(events: Events, spans: npt.NDArray[np.int64]) -> tuple[Ints, npt.NDArray[np.int64]]:
+def _backward(events: Events, spans: Ints) -> tuple[Ints, Ints]:
     """Nodes of the backward pass of what ran in these spans, and the times in which one follows on the other."""
-    nodes = np.flatnonzero(events.named(_NODE))
+    nodes = np.flatnonzero(events.named(AUTOGRAD_NODE))
     nodes = nodes[np.argsort(events.start_ns[nodes], kind="stable")]
-    ops = np.flatnonzero(events.of(Category.CPU_OP) & (events.sequence >= 0) & ~events.named(_NODE))
+    ops = np.flatnonzero(events.of(Category.CPU_OP) & (events.sequence >= 0) & ~events.named(AUTOGRAD_NODE))
     ops = ops[starts_in(events.start_ns[ops], union(spans[:, 0], spans[:, 1]))]
     known = events.sequence[nodes] >= 0
     mine = known & np.isin(events.sequence[nodes], events.sequence[ops])

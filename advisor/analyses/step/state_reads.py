@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.nesting import Nesting
@@ -16,10 +15,9 @@ from advisor.analyses.lines.lines import Lines, LinesTrace
 from advisor.analyses.work.operands import dims_of, dtypes_of, sizes
 from advisor.computed import Missing
 from advisor.model import Source
-from advisor.trace.events import Category, Events, Trace
+from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals
-
-Ints = npt.NDArray[np.int64]
+from advisor.trace.op_names import GRADIENT_STORE
 
 # Bytes of a number, by the profiler's names of dtypes.
 _WIDTH = {"double": 8, "long int": 8, "float": 4, "int": 4, "c10::Half": 2, "c10::BFloat16": 2, "unsigned char": 1}
@@ -119,7 +117,7 @@ class StateReads(Struct, frozen=True, eq=False):
 
 def _weights(events: Events, steps: Steps) -> Counter[tuple[int, ...]]:
     """Shapes of the parameters that get gradients, with how many there are of each."""
-    stores = np.flatnonzero(events.exactly("torch::autograd::AccumulateGrad"))
+    stores = np.flatnonzero(events.exactly(GRADIENT_STORE))
     stores = stores[steps.step_of(events.start_ns[stores]) >= 0]
     _, first, counts = np.unique(events.dims[stores], return_index=True, return_counts=True)
     shapes: Counter[tuple[int, ...]] = Counter()
@@ -148,7 +146,7 @@ def _updated(events: Events, nesting: Nesting, steps: Steps) -> Counter[tuple[in
     return Counter({shape: number // times for shape, number in most.items()})
 
 
-def _rows(events: Events, nesting: Nesting, steps: Steps) -> tuple[Ints, npt.NDArray[np.bool_]]:
+def _rows(events: Events, nesting: Nesting, steps: Steps) -> tuple[Ints, Mask]:
     """The outermost ops and ends of the loop's thread by start, and which of them handle tensors."""
     others = events.of(Category.ANNOTATION) & events.named(*_OF_OTHERS, "ProfilerStep#")
     outermost = events.of(Category.CPU_OP) & nesting.outermost
@@ -158,7 +156,7 @@ def _rows(events: Events, nesting: Nesting, steps: Steps) -> tuple[Ints, npt.NDA
     return rows, handles
 
 
-def _stretches(handles: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+def _stretches(handles: Mask) -> list[tuple[int, int]]:
     """(first, stop) of each run of true values."""
     padded = np.concatenate(([False], handles, [False]))
     changes = np.flatnonzero(padded[1:] != padded[:-1])

@@ -16,7 +16,7 @@ from advisor.analyses.step.input_wait import fetch_rows
 from advisor.analyses.step.phases import backward_spans
 from advisor.capture.record import RankRecord
 from advisor.trace.events import Category, Mask, Trace
-from advisor.trace.intervals import Intervals, intersect, starts_in, subtract, total, union
+from advisor.trace.intervals import Intervals, intersect, starts_in, subtract, total
 
 # The index of a part for each event; there are only a few parts.
 PartOf = npt.NDArray[np.int8]
@@ -118,7 +118,7 @@ def _spans(trace: Trace, steps: Steps) -> dict[str, Intervals]:
     on_loop = events.thread == steps.main_thread
 
     def of(rows: Mask) -> Intervals:
-        return union(events.start_ns[rows], events.end_ns[rows])
+        return events.covered(rows)
 
     updates = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named("Optimizer.step#")
     known = {

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.analyses.work.op_costs import Call, alike, call, cost
-from advisor.trace.events import Category, Events, Ints
+from advisor.trace.events import Category, Events, Floats, Ints
 
 # Ops that do the work themselves; those around them (linear, matmul, conv2d) would count it twice.
 _COUNTED = (
@@ -32,12 +31,12 @@ def counted_rows(events: Events) -> Ints:
     return np.flatnonzero(events.of(Category.CPU_OP) & wanted)
 
 
-def operations(events: Events, rows: Ints) -> npt.NDArray[np.float64]:
+def operations(events: Events, rows: Ints) -> Floats:
     """Operations of each of these rows, a multiplication and an addition as two; NaN where they are not known."""
     columns = [column[rows] for column in (events.name, events.dims, events.dtypes, events.values)]
     _, first, kind = np.unique(alike(columns), return_index=True, return_inverse=True)
     of_kind = [_of_row(events, int(rows[at])) for at in first.tolist()]
-    found: npt.NDArray[np.float64] = np.array(of_kind, float)[kind.reshape(-1)]
+    found: Floats = np.array(of_kind, float)[kind.reshape(-1)]
     return found
 
 

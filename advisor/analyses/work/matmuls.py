@@ -31,7 +31,7 @@ from advisor.computed import Missing
 from advisor.hardware import lookup
 from advisor.model import OpRow
 from advisor.trace.events import Category, Events, Ids, Ints, Mask, Trace
-from advisor.trace.intervals import intersect, total, union
+from advisor.trace.intervals import intersect, total
 from advisor.trace.numbers import numbered
 
 # More unknown than this, and the share of fp32 says nothing.
@@ -218,7 +218,7 @@ def _length(events: Events, nesting: Nesting, work: _Work, chosen: Mask, on_devi
     """Time of some rows of the steps, wherever they ran: the union of kernels, the self time of ops."""
     rows = work.rows[chosen]
     if on_device:
-        return total(union(events.start_ns[rows], events.end_ns[rows]))
+        return total(events.covered(rows))
     return int(nesting.self_ns[rows].sum())
 
 

@@ -16,6 +16,7 @@ from advisor.analyses.work.precision import is_matrix_work, of_inputs
 from advisor.computed import Missing
 from advisor.hardware import Hardware, lookup
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.op_names import AUTOGRAD_NODE
 
 # Ops that do the work themselves; those around them (linear, matmul, conv2d) would count it twice.
 _COUNTED = (
@@ -30,7 +31,6 @@ _COUNTED = (
 )
 # What a forward pass is written with. Inside a backward node it is done a second time: checkpointing.
 _FORWARD = ("aten::linear", "aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::scaled_dot_product_attention")
-_NODE = "autograd::engine::evaluate_function"
 # More matrix work than this without a counted op around it, and the sum would be too small to be called the model's.
 _MOST_UNKNOWN = 0.1
 
@@ -83,7 +83,7 @@ class Utilisation(Struct, frozen=True):
 
 def _recomputed(events: Events, nesting: Nesting) -> Mask:
     """Rows of a forward pass that runs inside the backward pass."""
-    nodes = events.named(_NODE)
+    nodes = events.named(AUTOGRAD_NODE)
     if not nodes.any():
         return nodes
     forward = nesting.ancestor(events.exactly(*_FORWARD))

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.trace.events import Events
+from advisor.trace.events import Events, Ints
 from advisor.trace.numbers import small
 
 Kind = Literal["product", "convolution", "attention", "normalisation", "softmax", "elementwise", "copy", "fused"]
@@ -314,7 +314,7 @@ WHOLE = frozenset(("aten::convolution", "aten::_convolution", "aten::convolution
 KNOWN = frozenset(_COSTS)
 
 
-def alike(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
+def alike(columns: Sequence[npt.NDArray[Any]]) -> Ints:
     """A number for each row, equal for rows that are equal in all of these columns of indices (-1: absent)."""
     narrow = [small(column) for column in columns]
     order = np.lexsort(narrow[::-1])

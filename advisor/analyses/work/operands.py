@@ -11,13 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.analyses.base.steps import Steps
-from advisor.trace.events import Events
+from advisor.trace.events import Events, Ints, Mask
 from advisor.trace.numbers import distinct_pairs
 from advisor.trace.op_names import AUTOGRAD_NODE
-
-Ints = npt.NDArray[np.int64]
-
-_NODE = "autograd::engine::evaluate_function"
 
 
 def dims_of(events: Events, row: int) -> list[Any]:
@@ -88,7 +84,7 @@ def nodes_of(events: Events, ops: Ints, rows: Ints) -> Ints:
     return np.unique(_own_nodes(events, ops, rows)[1])
 
 
-def have_nodes(events: Events, ops: Ints, rows: Ints) -> npt.NDArray[np.bool_]:
+def have_nodes(events: Events, ops: Ints, rows: Ints) -> Mask:
     """For each of these outermost ops, whether `nodes_of` finds a node for it."""
     found = np.zeros(len(rows), bool)
     found[_own_nodes(events, ops, rows)[0]] = True
@@ -111,13 +107,13 @@ def _nodes_by_row(events: Events, rows: Ints) -> tuple[Ints, Ints]:
     inside, at = _ranges(rows, stops)
     own = (events.thread[inside] == events.thread[rows][at]) & (events.forward_thread[inside] <= 0)
     own &= events.sequence[inside] >= 0
-    nodes, theirs = events.by_sequence(_NODE)
+    nodes, theirs = events.by_sequence(AUTOGRAD_NODE)
     numbers = events.sequence[inside[own]]
     found, of = _ranges(*(np.searchsorted(theirs, numbers, side=side) for side in ("left", "right")))
     return at[own][of], nodes[found]
 
 
-def _ranges(first: npt.NDArray[np.int64], behind: npt.NDArray[np.int64]) -> tuple[Ints, Ints]:
+def _ranges(first: Ints, behind: Ints) -> tuple[Ints, Ints]:
     """All integers from each `first` up to its `behind`, and the place of that pair for each integer."""
     counts = behind - first
     place = np.repeat(np.arange(len(counts)), counts)

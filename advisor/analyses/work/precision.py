@@ -102,12 +102,7 @@ _MATRIX_OP = re.compile(
     # Names that the flash-attn packages register: 2 by torch.library, 3 by its extension.
     r"|flash_attn_3::_?(?:fwd|bwd|flash_attn\w*)|flash_attn::_flash_attn\w*)$"
 )
-_ELEMENT: dict[str, Precision] = {
-    "float": "fp32",
-    "c10::Half": "fp16",
-    "c10::BFloat16": "bf16",
-    "double": "fp64",
-}
+_ELEMENT: dict[str, Precision] = {"float": "fp32", "c10::Half": "fp16", "c10::BFloat16": "bf16", "double": "fp64"}
 
 
 def is_matrix_op(name: str) -> bool:

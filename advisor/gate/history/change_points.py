@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from advisor.arrays import Floats
 from advisor.gate.signed_rank import hodges_lehmann
-
-Floats = npt.NDArray[np.float64]
 
 # Below ten values too few orders differ for a test at 1 %.
 LEAST = 10

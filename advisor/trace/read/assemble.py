@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.trace.dialects import is_annotation, is_old, usual_name
-from advisor.trace.events import Category, Events, MemoryEvents, Thread
+from advisor.trace.events import Category, Events, Ints, MemoryEvents, Thread
 from advisor.trace.numbers import integer, narrowed
 from advisor.trace.read.extract import Columns
 from advisor.trace.read.store import Store
@@ -52,7 +52,7 @@ def assemble_memory(store: Store, base_ns: int) -> MemoryEvents:
     return MemoryEvents(**columns)
 
 
-def sorted_order(start: npt.NDArray[np.int64], dur: npt.NDArray[np.int64]) -> npt.NDArray[np.intp] | None:
+def sorted_order(start: Ints, dur: Ints) -> npt.NDArray[np.intp] | None:
     """The order by start, longer first on a tie, else as they stand; None where that is so already."""
     if len(start) < 2:
         return None

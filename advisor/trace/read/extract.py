@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.trace.events import Category
-from advisor.trace.numbers import ABSENT, Ints, integers, times
+from advisor.trace.events import Category, Ints, Mask
+from advisor.trace.numbers import ABSENT, integers, times
 from advisor.trace.read.fields import Decoded, Fields, Int32s
 from advisor.trace.schema import ExactInstant, ExactRow, Instant, InstantArgs, LabelRow, Row, RowArgs
 from advisor.trace.tables import Tables
@@ -151,7 +151,7 @@ def _host(columns: Columns, host: Fields, tables: Tables) -> None:
     _put(columns, "collective", host.collectives(tables))
 
 
-def _details(columns: Columns, ops: npt.NDArray[np.bool_], fields: Fields, tables: Tables) -> None:
+def _details(columns: Columns, ops: Mask, fields: Fields, tables: Tables) -> None:
     """Strides and plain arguments of the ops whose work depends on them: of all ops they would cost too much."""
     here = tables.detailed.of(tables.names, columns["name"]) & ops
     if np.count_nonzero(here):

@@ -9,8 +9,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from advisor.trace.events import Collective, Waited
-from advisor.trace.numbers import Ints, integer, integers
+from advisor.trace.events import Collective, Ints, Mask, Waited
+from advisor.trace.numbers import integer, integers
 from advisor.trace.schema import RowArgs
 from advisor.trace.tables import Tables, Texts
 
@@ -22,7 +22,7 @@ Int32s = npt.NDArray[np.int32]
 class Fields(Protocol):
     """Columns of all rows of a slice, by the names of `RowArgs`. -1 is what is not stated, or not chosen by `of`."""
 
-    def of(self, mask: npt.NDArray[np.bool_]) -> Self:
+    def of(self, mask: Mask) -> Self:
         """The same for those rows only; -1 for all others."""
 
     def integers(self, name: str) -> Ints:
@@ -47,12 +47,12 @@ class Fields(Protocol):
 class Decoded:
     """Fields of rows that were decoded to structs."""
 
-    def __init__(self, args: list[RowArgs], mask: npt.NDArray[np.bool_] | None = None) -> None:
+    def __init__(self, args: list[RowArgs], mask: Mask | None = None) -> None:
         """args: of the rows that the mask chooses; of all without one."""
         self._args = args
         self._mask = mask
 
-    def of(self, mask: npt.NDArray[np.bool_]) -> Decoded:
+    def of(self, mask: Mask) -> Decoded:
         """The same for those rows only. To be asked of all rows."""
         return self if mask.all() else Decoded(list(compress(self._args, mask.tobytes())), mask)
 
@@ -106,7 +106,7 @@ def interned(raws: list[Any], table: Texts) -> Int32s:
     return np.fromiter(map(table.__getitem__, texts), np.int32, len(texts))
 
 
-def spread(mask: npt.NDArray[np.bool_], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def spread(mask: Mask, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """A column of all rows from the values of those that a mask chooses; -1 for the others."""
     column = np.full(len(mask), -1, values.dtype)
     column[mask] = values

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from advisor.trace.numbers import Ints
+from advisor.arrays import Ints, Mask
 from advisor.trace.read import _scan
 from advisor.trace.read.extract import NO_ARGS, Columns, Complete, columns_of, keep_labels, memory_columns
 from advisor.trace.read.fields import Decoded, Int32s, spread
@@ -160,10 +159,10 @@ class Scanner:
 class _Scanned:
     """`Fields` of a slice."""
 
-    def __init__(self, scanner: Scanner, found: Slice, mask: npt.NDArray[np.bool_]) -> None:
+    def __init__(self, scanner: Scanner, found: Slice, mask: Mask) -> None:
         self._scanner, self._found, self._mask = scanner, found, mask
 
-    def of(self, mask: npt.NDArray[np.bool_]) -> _Scanned:
+    def of(self, mask: Mask) -> _Scanned:
         """The same for those rows only."""
         return _Scanned(self._scanner, self._found, mask)
 
@@ -199,7 +198,7 @@ class _Scanned:
         places = self._places("rare", rare).T.tolist() if np.count_nonzero(rare) else []
         return Decoded([self._scanner.row(text[at : at + size]).args or NO_ARGS for at, size in places], rare)
 
-    def _places(self, name: str, mask: npt.NDArray[np.bool_]) -> Ints:
+    def _places(self, name: str, mask: Mask) -> Ints:
         """Where something starts, and its size, of the chosen rows: (2, rows), -1 where it is not stated."""
         first = _FIELD[f"{name}_at"]  # the size is the next field
         return self._found.events[first : first + 2, mask]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, field
 
-from advisor.api import Category, StepOps, Trace, backward_of, dims_of, sizes
+from advisor.api import Category, Ints, StepOps, Trace, backward_of, dims_of, sizes
 
-from .._equivalent import Ints, rows_of
+from .._equivalent import rows_of
 
 _LOOK_UPS = ("aten::embedding", "aten::embedding_bag")
 _DENSE = ("aten::embedding_dense_backward", "aten::_embedding_bag_dense_backward")

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import Events, Intervals, StepOps, backward_passes, dims_of, sizes, union
-
-from .._equivalent import Ints
+from advisor.api import AUTOGRAD_NODE, GRADIENT_STORE, Events, Intervals, Ints, StepOps, dims_of, sizes, union
 
 # With 8 MB of tables one call for all was slower than one for each; with half a megabyte it took a third.
 MOST_BYTES = 2e6
@@ -66,10 +64,10 @@ class LookUps(Struct, frozen=True, eq=False):
         if not found:
             return None
         rows = np.concatenate(found)
-        nodes = np.flatnonzero(events.named(backward_passes.NODE) & np.isin(events.sequence, events.sequence[rows]))
-        calls = np.flatnonzero(events.named(backward_passes.NODE) | events.exactly(backward_passes.STORES))
+        nodes = np.flatnonzero(events.named(AUTOGRAD_NODE) & np.isin(events.sequence, events.sequence[rows]))
+        calls = np.flatnonzero(events.named(AUTOGRAD_NODE) | events.exactly(GRADIENT_STORE))
         calls = calls[nesting.outer_op[calls] == calls]
-        stores = nesting.outer_op[events.exactly(backward_passes.STORES)]
+        stores = nesting.outer_op[events.exactly(GRADIENT_STORE)]
         at = np.searchsorted(calls, nodes) + 1
         behind = calls[np.minimum(at, len(calls) - 1)] if len(calls) else calls
         behind = behind[np.isin(behind, stores)]

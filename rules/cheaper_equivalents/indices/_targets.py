@@ -6,12 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import Events, Readers, backward_of, backward_passes, constant, dims_of, nodes_of, sizes
+from advisor.api import Events, Ints, Readers, backward_of, backward_passes, constant, dims_of, nodes_of, sizes
 
-from .._equivalent import Ints, rows_of
+from .._equivalent import rows_of
 
 Shape = tuple[int, ...]
 
@@ -244,7 +243,7 @@ def instead_ns(events: Events, found: Sequence[DenseTargets]) -> tuple[float, fl
     return ends[0], ends[1]
 
 
-def _durations(events: Events, rows: Sequence[int], names: Sequence[str]) -> npt.NDArray[np.int64]:
+def _durations(events: Events, rows: Sequence[int], names: Sequence[str]) -> Ints:
     """How long the rows of these names took, ns; nothing at all where there is none."""
     found = [int(events.dur_ns[row]) for row in rows if events.text(row) in names]
     return np.array(found or [0], np.int64)

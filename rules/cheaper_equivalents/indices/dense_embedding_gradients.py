@@ -88,12 +88,7 @@ def check(
             finding = found.finding(
                 f"A step looks up at most {count(looked_up)} of the {count(rows)} rows of {of}{found.at}, "
                 f"but computes and applies a gradient of all rows: {found.spent}.",
-                {
-                    "rows": rows,
-                    "width": width,
-                    "touched_share": looked_up / rows,
-                    "dense_us": found.spent_us,
-                },
+                {"rows": rows, "width": width, "touched_share": looked_up / rows, "dense_us": found.spent_us},
                 _fix(f"nn.Embedding{'Bag' if table.bags else ''}({height}, {width}", names),
             )
             yield replace(finding, where=set_at(settings, f"embedding {height}x{width}") + finding.where)
@@ -205,14 +200,12 @@ EXAMPLES = [
             N=node(3, "EmbeddingBagBackward0", launches=None),
             W=op("_embedding_bag_sparse_backward", [8, 32], [64], [64]),
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example("a small vocabulary, most of which occurs in a batch", _drawn(100), None, near_miss=True),
     Example(
         "a language model that multiplies with the same table",
         _drawn(B=op("linear", [64, 32], [200_000, 32])),
-        saves_us=None,
         near_miss=True,
     ),
     Example(

@@ -165,7 +165,6 @@ EXAMPLES = [
     Example(
         "a teacher's probabilities",
         _drawn(H=op("softmax", _WIDE)),
-        saves_us=None,
         facts=observed("linear softmax to add log_softmax mul sum", _WAITS),
         near_miss=True,
     ),
@@ -173,7 +172,6 @@ EXAMPLES = [
     Example(
         "the targets are read once more",
         _drawn(B=op("argmax", _WIDE)),
-        saves_us=None,
         facts=observed("linear one_hot to add log_softmax mul sum argmax", [*_WAITS, [4]]),
         near_miss=True,
     ),
@@ -182,7 +180,6 @@ EXAMPLES = [
     Example(
         "indices",
         _drawn(H=FORWARD, P=op("cross_entropy_loss", _WIDE, _LABELS)),
-        saves_us=None,
         facts=observed("linear to add cross_entropy_loss", [[], [], [1], [1]]),
     ),
 ]

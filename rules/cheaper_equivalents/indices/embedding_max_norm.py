@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import BACKWARD, Example, Finding, Fix, Lines, Price, RankRecord, dims_of, sizes
+from advisor.api import BACKWARD, Example, Finding, Fix, Lines, Price, Settings, dims_of, sizes
 
 from ...shared._examples import op, two_steps
 from ...shared._places import first_of, set_at
@@ -44,7 +44,7 @@ _HOW = "low: minus three passes over the table at the memory rate of one core; h
 def check(
     price: Price,
     lines: Lines | None,
-    record: RankRecord | None,
+    settings: Settings | None,
     *,
     min_share: float = 0.03,  # a line in the model and one in the loop: below 3 % the gain is within the noise of steps
 ) -> Iterator[Finding]:
@@ -77,7 +77,7 @@ def check(
                 "with torch.no_grad():\n    embedding.weight.renorm_(2, 0, 1.0)",
             ),
         )
-        made = set_at(record.settings if record else None, "max_norm")
+        made = set_at(settings, "max_norm")
         yield replace(found, where=first_of(made, found.where))
 
 
@@ -105,12 +105,7 @@ EXAMPLES = [
             gpu=" [K        ]",
             **_LOOP | {"N": op("embedding_renorm_", _TABLE, [512], launches="kernel"), "B": BACKWARD},
         ),
-        saves_us=None,
         near_miss=True,
     ),
-    Example(
-        "look-ups without a norm",
-        two_steps("[L][F    ][B     ]", L=_LOOP["L"]),
-        saves_us=None,
-    ),
+    Example("look-ups without a norm", two_steps("[L][F    ][B     ]", L=_LOOP["L"])),
 ]

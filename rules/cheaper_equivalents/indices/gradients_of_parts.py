@@ -25,7 +25,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.api import (
@@ -36,6 +35,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Missing,
     ModuleCalls,
@@ -48,8 +48,6 @@ from ...shared._examples import op, two_steps
 from ...shared._places import forward_rows
 from ...shared._words import often
 from .._equivalent import Equivalent, worth
-
-Ints = npt.NDArray[np.int64]
 
 _PARTS = ("aten::select_backward", "aten::slice_backward")
 # Of these zeros and sums the least that `unbind` saved on a CPU; in most shapes it saved more than they took.
@@ -204,9 +202,8 @@ EXAMPLES = [
             B=Ev(f"{AUTOGRAD_NODE}: AddmmBackward0", launches="kernel"),
             Y=SYNC,
         ),
-        saves_us=None,
     ),
-    Example("slices that overlap: no split gives them", _drawn(0, 1, op_name="slice"), saves_us=None, near_miss=True),
-    Example("the same part of each layer's output", _drawn(0, 0, 0, 0), saves_us=None, near_miss=True),
-    Example("each of a tensor of its own", _drawn(0, 1, adds=False), saves_us=None, near_miss=True),
+    Example("slices that overlap: no split gives them", _drawn(0, 1, op_name="slice"), near_miss=True),
+    Example("the same part of each layer's output", _drawn(0, 0, 0, 0), near_miss=True),
+    Example("each of a tensor of its own", _drawn(0, 1, adds=False), near_miss=True),
 ]

@@ -29,16 +29,14 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import Drawing, Example, Finding, Fix, Lines, ObservedOps, Price, dims_of, nodes_of, sizes
+from advisor.api import Drawing, Example, Finding, Fix, Ints, Lines, ObservedOps, Price, dims_of, nodes_of, sizes
 
 from ...shared._examples import node, observed, op, two_steps
-from ...shared._places import first_line
+from ...shared._places import first_line, longest
 from ...shared._words import count
-from .._equivalent import Equivalent, Ints, Part, worth
+from .._equivalent import Equivalent, Part, worth
 from ..products._unread_rows import AT_LEAST, unread_part
 
-# Rows whose line is asked for, the longest first; where these have none, neither have others.
-_TRIED = 8
 _PRODUCTS = ("aten::mm", "aten::matmul", "aten::linear", "aten::bmm", "aten::addmm")
 _NUMBER_BYTES = 4
 # Rows and columns of the selected pairs are looked up and multiplied, and their gradients written, each of two tensors.
@@ -77,8 +75,7 @@ def check(
     )
     if known := worth(price, lines, one, min_share):
         read, of = max(by_row.values(), key=lambda few: few[1])
-        longest = forward[np.argsort(-events.dur_ns[forward], kind="stable")][:_TRIED]
-        costly = first_line(lines, longest) if lines else None
+        costly = first_line(lines, longest(events, forward))
         finding = known.finding(
             f"Ops{known.at} and after it compute {count(of)} elements, of which {count(read)} are read: {known.spent}, "
             "backward pass included.",
@@ -174,7 +171,6 @@ EXAMPLES = [
     Example(
         "the elements are gathered first",
         _drawn(A=op("gather", _ALL, [], _OWN, number=2), M=op("mul", _OWN, [], number=3), G=op("sqrt", _OWN, number=4)),
-        saves_us=None,
         facts=observed("linear gather mul sqrt mean", [[], [1], [1], [1], [1]]),
     ),
     Example("nobody looked", _drawn(), None, {}, skipped="was not recorded"),

@@ -142,7 +142,6 @@ EXAMPLES = [
     Example(
         "one-hot labels of a loss are not multiplied with weights",
         _drawn(L=op("mul", _ONE_HOT, _ONE_HOT, number=5)),
-        saves_us=None,
         near_miss=True,
     ),
     Example(

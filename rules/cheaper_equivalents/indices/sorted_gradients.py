@@ -27,11 +27,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.api import AUTOGRAD_NODE, SYNC, Drawing, Ev, Example, Finding, Fix, Lines, Missing, Price
+from advisor.api import AUTOGRAD_NODE, SYNC, Drawing, Ev, Example, Finding, Fix, Ints, Lines, Missing, Price
 
 from ...shared._examples import node, op, two_steps
 from ...shared._words import often
-from .._equivalent import Equivalent, Ints, worth
+from .._equivalent import Equivalent, worth
 
 _SORTS = ("RadixSort", "MergeSort", "BlockSort")
 _UNSAFE = f"{AUTOGRAD_NODE}: UnsafeIndexBackward"
@@ -107,12 +107,7 @@ def _drawn(name: str, kernel: str) -> Drawing:
 _SORT = "void cub::DeviceRadixSortOnesweepKernel<cub::DeviceRadixSortPolicy<long, long, int>>"
 
 EXAMPLES = [
-    Example(
-        "rows of nodes for each edge",
-        _drawn("IndexBackward0", _SORT),
-        saves_us=(0, 1800),
-        says=("`x[index]`",),
-    ),
+    Example("rows of nodes for each edge", _drawn("IndexBackward0", _SORT), saves_us=(0, 1800), says=("`x[index]`",)),
     Example(
         "an interpolation under deterministic algorithms",
         _drawn("UnsafeIndexBackward0", _SORT),
@@ -120,6 +115,6 @@ EXAMPLES = [
         says=("`F.interpolate`",),
         fixes=("deterministic algorithms",),
     ),
-    Example("by index_select", _drawn("IndexSelectBackward0", "indexFuncLargeIndex"), saves_us=None),
-    Example("an embedding sorts, too", _drawn("EmbeddingBackward0", _SORT), saves_us=None, near_miss=True),
+    Example("by index_select", _drawn("IndexSelectBackward0", "indexFuncLargeIndex")),
+    Example("an embedding sorts, too", _drawn("EmbeddingBackward0", _SORT), near_miss=True),
 ]

@@ -9,9 +9,8 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import Events, Price, Readers, backward_passes, constant, dims_of, sizes
+from advisor.api import Events, Ints, Price, Readers, backward_passes, constant, dims_of, sizes
 
-from .._equivalent import Ints
 from ._broadcast_origins import broadcast, originals
 
 Shape = tuple[int, ...]

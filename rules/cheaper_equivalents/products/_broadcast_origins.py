@@ -6,9 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from advisor.api import Events, dims_of, sizes
-
-from .._equivalent import Ints
+from advisor.api import Events, Ints, dims_of, sizes
 
 Shape = tuple[int, ...]
 

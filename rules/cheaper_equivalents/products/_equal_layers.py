@@ -8,19 +8,20 @@ import numpy as np
 from msgspec import Struct
 
 from advisor.api import (
+    AUTOGRAD_NODE,
+    GRADIENT_STORE,
     CallSites,
     EqualLayers,
     Intervals,
+    Ints,
     LineCosts,
     ObservedOps,
     Price,
     Source,
     StepOps,
     backward_of,
-    backward_passes,
 )
 
-from .._equivalent import Ints
 from .._slice_writes import WRITE
 from ._joined_work import joined_us, spans_of
 
@@ -99,13 +100,10 @@ def _nodes(ops: StepOps, forward: Ints) -> tuple[Ints, float]:
     writes = forward[events.exactly("aten::copy_")[forward]]
     numbers = (events.sequence[writes][:, None] + np.arange(_NUMBERS + 1)).ravel()
     found = np.union1d(
-        found,
-        np.flatnonzero(events.named(backward_passes.NODE) & events.named(WRITE) & np.isin(events.sequence, numbers)),
+        found, np.flatnonzero(events.named(AUTOGRAD_NODE) & events.named(WRITE) & np.isin(events.sequence, numbers))
     )
-    calls = np.flatnonzero(
-        (events.named(backward_passes.NODE) | events.exactly(backward_passes.STORES)) & ops.nesting.outermost
-    )
-    stores = np.isin(calls, ops.nesting.outer_op[events.exactly(backward_passes.STORES)])
+    calls = np.flatnonzero((events.named(AUTOGRAD_NODE) | events.exactly(GRADIENT_STORE)) & ops.nesting.outermost)
+    stores = np.isin(calls, ops.nesting.outer_op[events.exactly(GRADIENT_STORE)])
     mine = np.isin(calls, found)
     for at in np.flatnonzero(stores).tolist():
         mine[at] |= at > 0 and mine[at - 1]
@@ -120,7 +118,7 @@ def loop_line(sites: CallSites, costs: LineCosts, rows: Ints, layers: int, steps
     stack = next((found for row in rows.tolist() if (found := sites.op_stack(row))), None)
     if stack is None:
         return None
-    lines = {(line.source.file, line.source.line): line for line in costs.lines}
+    lines = costs.by_place
     for number, at in enumerate(stack):
         line = lines.get(at)
         if line is None or len(rows) / steps < layers * line.visits:

@@ -6,9 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from advisor.api import Category, Intervals, Missing, Price, StepOps, backward_passes, constant, union, work_of
-
-from .._equivalent import Ints
+from advisor.api import AUTOGRAD_NODE, Category, Intervals, Ints, Missing, Price, StepOps, constant, union, work_of
 
 # What a joined product takes of its arithmetic at the rate of large matrices.
 _JOINED = constant("layers.joined").range
@@ -72,7 +70,7 @@ def _leaves(ops: StepOps, rows: Ints) -> Ints:
     chosen = np.zeros(len(events), bool)
     chosen[rows] = True
     counted = events.of(Category.CPU_OP) & (chosen | nesting.within(chosen))
-    counted &= ~events.named(backward_passes.NODE, "torch::autograd::")
+    counted &= ~events.named(AUTOGRAD_NODE, "torch::autograd::")
     holds = np.zeros(len(events), bool)
     holds[nesting.parent[events.of(Category.CPU_OP) & (nesting.parent >= 0)]] = True
     whole = np.array([name in _WHOLE for name in events.names], bool)[events.name]

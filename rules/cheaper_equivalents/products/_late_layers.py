@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import Events, Readers, constant, dims_of, nodes_of, sizes
+from advisor.api import Events, Ints, Readers, constant, dims_of, nodes_of, sizes
 
-from .._equivalent import Ints, rows_of
+from .._equivalent import rows_of
 from ._broadcast_origins import COPIES
 from ._projections import (
     LEAST_GROWTH,

@@ -7,9 +7,7 @@ import math
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import Category, Events, StepOps, backward_passes, dims_of, sizes
-
-from .._equivalent import Ints
+from advisor.api import AUTOGRAD_NODE, GRADIENT_STORE, Category, Events, Ints, StepOps, dims_of, sizes
 
 _PRODUCTS, _LAYERS = ("aten::matmul", "aten::mm"), ("aten::linear", "aten::matmul")
 # The rank against the smaller side of the weight: with more the factors are hardly cheaper than the weight.
@@ -46,15 +44,15 @@ class Merged(Struct, frozen=True, eq=False):
 def merged(ops: StepOps) -> list[Merged]:
     """The weights that are put together of two factors of low rank."""
     events, steps = ops.events, ops.steps
-    stores = np.flatnonzero(events.exactly(backward_passes.STORES))
+    stores = np.flatnonzero(events.exactly(GRADIENT_STORE))
     stored = {sizes(dims_of(events, row), 0) for row in _first_of_shapes(events, stores)}
     thin = _thin(events, stored) if stored - {()} else set()
     if not thin:
         return []
     calls = events.of(Category.CPU_OP) & ops.nesting.outermost
     calls &= (events.thread == steps.main_thread) & (steps.step_of(events.start_ns) >= 0) & (events.sequence >= 0)
-    rows = np.flatnonzero(calls & ~events.named(backward_passes.NODE) & (events.forward_thread <= 0))
-    nodes = np.flatnonzero(events.named(backward_passes.NODE) & (events.sequence >= 0))
+    rows = np.flatnonzero(calls & ~events.named(AUTOGRAD_NODE) & (events.forward_thread <= 0))
+    nodes = np.flatnonzero(events.named(AUTOGRAD_NODE) & (events.sequence >= 0))
     found = []
     products = events.exactly(*_PRODUCTS)[rows] & np.isin(events.dims[rows], list(thin))
     for at in np.flatnonzero(products).tolist():

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from advisor.api import Events, Readers, dims_of, sizes
+from advisor.api import Events, Ints, Readers, dims_of, sizes
 
-from .._equivalent import Ints
 from ._broadcast_origins import COPIES, LOOKS, is_enlarged
 
 Shape = tuple[int, ...]

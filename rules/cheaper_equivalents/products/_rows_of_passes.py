@@ -8,9 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import FIRST_GRADIENT, Events, StepOps, backward_of, backward_passes, dims_of, sizes
-
-from .._equivalent import Ints
+from advisor.api import FIRST_GRADIENT, Events, Ints, StepOps, backward_of, backward_passes, dims_of, sizes
 
 Key = tuple[int, int]
 # Nodes of ops that take a part of a tensor, or its sum: those of a pass's own, before the ones that all share.

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from advisor.api import Price, SparseProduct, StepOps, constant, dims_of, sizes
+from advisor.api import AUTOGRAD_NODE, Price, SparseProduct, StepOps, constant, dims_of, sizes
 
-_NODE = "autograd::engine::evaluate_function"
 # Sparse products with what is around them, against the products alone.
 _AROUND = constant("share.sparse_around").value
 # Row of a product, and whether it stands in the backward pass, where the matrix is turned.
@@ -22,7 +21,7 @@ def sparse_rows(recorded: StepOps, known: Sequence[SparseProduct]) -> Iterator[_
     if not known:
         return
     events = recorded.events
-    backward = recorded.nesting.within(events.named(_NODE))
+    backward = recorded.nesting.within(events.named(AUTOGRAD_NODE))
     rows = np.flatnonzero(events.exactly("aten::mm", "aten::addmm") & recorded.links.inside)
     forward: dict[_Factors, SparseProduct] = {((one.rows, one.columns), (one.columns, one.width)): one for one in known}
     turned: dict[_Factors, SparseProduct] = {((one.columns, one.rows), (one.rows, one.width)): one for one in known}

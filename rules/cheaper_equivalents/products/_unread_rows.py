@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import Events, LossLabels, Price, Unread, backward_of, constant, dims_of, sizes
+from advisor.api import Events, Floats, Ints, LossLabels, Price, Unread, backward_of, constant, dims_of, sizes
 
-from .._equivalent import Ints, Part, rows_of
+from .._equivalent import Part, rows_of
 
-Shares = npt.NDArray[np.float64]
+Shares = Floats
 _MASKS = "aten::mul"
 _LOSS = "aten::cross_entropy_loss"
 # A normalisation or an activation before the rows are taken costs about as much as taking them.

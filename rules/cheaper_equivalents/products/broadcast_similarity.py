@@ -69,11 +69,7 @@ def check(
         yield known.finding(
             f"{count(largest.pairs)} pairs of {count(largest.width)} numbers are compared{known.at} through an "
             f"intermediate tensor of {count(math.prod(largest.shape))}: {known.spent}, backward pass included.",
-            {
-                "comparisons": len(found) / steps.count,
-                "numbers": math.prod(largest.shape),
-                "spent_us": known.spent_us,
-            },
+            {"comparisons": len(found) / steps.count, "numbers": math.prod(largest.shape), "spent_us": known.spent_us},
             _FIXES[largest.kind],
         )
 
@@ -137,21 +133,18 @@ EXAMPLES = [
     Example(
         "the differences are read once more, as directions",
         _drawn(R=op("mul", _BOTH, _RESULT)),
-        saves_us=None,
         facts=observed("linear sub pow sum mul", [[], [1], [1], [1], [1, 3]]),
         near_miss=True,
     ),
     Example(
         "each row is compared with its own partner",
         _drawn(A=op("sub", [16384, 64], [16384, 64])),
-        saves_us=None,
         facts=_DISTANCES,
         near_miss=True,
     ),
     Example(
         "weights of channels: nothing is compared with all",
         _drawn(A=op("mul", _BOTH, [64])),
-        saves_us=None,
         facts=observed("linear mul pow sum cross_entropy_loss", _WAITS),
         near_miss=True,
     ),

@@ -27,11 +27,11 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import Drawing, Example, Finding, Fix, Lines, ObservedOps, Price, nodes_of
+from advisor.api import Drawing, Example, Finding, Fix, Ints, Lines, ObservedOps, Price, nodes_of
 
 from ...shared._examples import node, observed, op, two_steps
 from ...shared._words import plural
-from .._equivalent import Equivalent, Ints, whole, worth
+from .._equivalent import Equivalent, whole, worth
 
 _FIX = Fix(
     "Build the matrix once, in compressed form",
@@ -114,14 +114,12 @@ EXAMPLES = [
     Example(
         "a matrix of this batch's graph",
         _drawn(),
-        saves_us=None,
         facts=observed(_NAMES, [[], [], [], []], coordinates=[]),
         near_miss=True,
     ),
     Example(
         "a matrix that was made before the loop",
         two_steps("[F   ][P        ][B   ]", P=op("_sparse_mm", [500, 500], [500, 64])),
-        saves_us=None,
         facts=observed("linear _sparse_mm", [[], []]),
     ),
 ]

@@ -40,6 +40,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     LineCosts,
     Lines,
     Price,
@@ -50,7 +51,7 @@ from advisor.api import (
 from ...shared._examples import node, op, two_steps
 from ...shared._places import first_line, place
 from ...shared._words import count
-from .._equivalent import Equivalent, Ints, worth
+from .._equivalent import Equivalent, worth
 from ._joined_work import joined_us, spans_of
 from ._own_parts import read_apart
 from ._rows_of_passes import RowsOfPasses, rows_of_passes
@@ -178,10 +179,10 @@ EXAMPLES = [
     ),
     Example("rows of a unit matrix", _drawn("unit"), saves_us="unknown", says=("4 backward passes",)),
     Example("the loss of each sample", _drawn("results"), saves_us="unknown", says=("4 backward passes",)),
-    Example("three rows", _drawn(passes=3), saves_us=None, near_miss=True),
-    Example("a graph of its own for each row", _drawn("apart"), saves_us=None, near_miss=True),
-    Example("derivatives of one output by several inputs", _drawn("same"), saves_us=None, near_miss=True),
-    Example("each row is multiplied by what an earlier one may give", _drawn("scaled"), saves_us=None, near_miss=True),
-    Example("losses whose time is arithmetic", _drawn("results", most=True), saves_us=None, near_miss=True),
-    Example("one batched pass", two_steps("[F    ][D    ][B    ][O]", D=node(1)), saves_us=None),
+    Example("three rows", _drawn(passes=3), near_miss=True),
+    Example("a graph of its own for each row", _drawn("apart"), near_miss=True),
+    Example("derivatives of one output by several inputs", _drawn("same"), near_miss=True),
+    Example("each row is multiplied by what an earlier one may give", _drawn("scaled"), near_miss=True),
+    Example("losses whose time is arithmetic", _drawn("results", most=True), near_miss=True),
+    Example("one batched pass", two_steps("[F    ][D    ][B    ][O]", D=node(1))),
 ]

@@ -34,6 +34,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Price,
     Readers,
@@ -45,7 +46,7 @@ from advisor.api import (
 
 from ...shared._examples import node, observed, op, two_steps
 from ...shared._words import often
-from .._equivalent import Equivalent, Ints, Part, worth
+from .._equivalent import Equivalent, Part, worth
 
 _WRITES_OUT = ("aten::diag", "aten::diag_embed")
 _FACTORS = frozenset(
@@ -178,14 +179,12 @@ EXAMPLES = [
     Example(
         "the diagonal of a matrix is read",
         _drawn(D=op("diag", [512, 512]), C=op("matmul", [512, 512], [512, 64]), S=op("sum", [512, 64])),
-        saves_us=None,
         facts=observed("linear diag matmul sum", _WAITS),
         near_miss=True,
     ),
     Example(
         "the matrix is added to another one before",
         _drawn(C=op("add", [512, 8, 8], [512, 8, 8])),
-        saves_us=None,
         facts=observed("linear diag_embed add linalg_solve_triangular", _WAITS),
         near_miss=True,
     ),
@@ -196,7 +195,6 @@ EXAMPLES = [
             C=op("matmul", [1024, 1024], [1024, 64], number=1),
             S=op("add", [1024, 1024], [1024, 1024]),
         ),
-        saves_us=None,
         facts=observed("linear diag matmul add", [[], [1], [1], [2]]),
         near_miss=True,
     ),

@@ -24,26 +24,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import (
-    Drawing,
-    Ev,
-    Example,
-    Finding,
-    Fix,
-    Lines,
-    Price,
-    backward_of,
-    times_gone_through,
-)
+from advisor.api import Drawing, Ev, Example, Finding, Fix, Ints, Lines, Price, RowMask, backward_of, times_gone_through
 
 from ...shared._examples import node, op, two_steps
 from ...shared._words import count
 from .._equivalent import Equivalent, worth
 from ._own_parts import read_apart
-
-Ints = npt.NDArray[np.int64]
 
 _FIX = Fix(
     "Compute the Jacobian of each sample by itself",
@@ -95,7 +82,7 @@ def check(
         )
 
 
-def _mask(price: Price, rows: Ints) -> npt.NDArray[np.bool_]:
+def _mask(price: Price, rows: Ints) -> RowMask:
     mask = np.zeros(len(price.ops.events), bool)
     mask[rows] = True
     return mask
@@ -125,7 +112,7 @@ EXAMPLES = [
         fixes=("gradient of the sum",),
     ),
     Example("a sum takes each sample's own part", _drawn([4, 2, 4, 3], 8, "sum"), saves_us=(2500, 3200)),
-    Example("one pass for each output", _drawn([4, 2, 3], 2), saves_us=None),
-    Example("a Jacobian of one vector, all of which is read", _drawn([8, 3], 8), saves_us=None, near_miss=True),
-    Example("equal sizes without a pass for each", _drawn([4, 2, 4, 3], 2), saves_us=None, near_miss=True),
+    Example("one pass for each output", _drawn([4, 2, 3], 2)),
+    Example("a Jacobian of one vector, all of which is read", _drawn([8, 3], 8), near_miss=True),
+    Example("equal sizes without a pass for each", _drawn([4, 2, 4, 3], 2), near_miss=True),
 ]

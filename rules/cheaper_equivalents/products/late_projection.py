@@ -207,7 +207,6 @@ EXAMPLES = [
     Example(
         "the features of pairs were made by a layer, not said again",
         _graph(I=op("relu", _ALL, number=2), R=op("relu", _ALL, number=3)),
-        saves_us=None,
         facts=observed("matmul relu relu cat matmul leaky_relu", [[], [1], [2], [1, 2], [1], [1]]),
         near_miss=True,
     ),
@@ -217,14 +216,12 @@ EXAMPLES = [
     Example(
         "an activation stands between",
         _ACTIVATED,
-        saves_us=None,
         facts=observed("upsample_bilinear2d relu conv2d cross_entropy_loss", _CHAIN),
         near_miss=True,
     ),
     Example(
         "the enlarged maps are read once more",
         _maps(),
-        saves_us=None,
         facts=observed("linear upsample_bilinear2d conv2d cross_entropy_loss", [[], [1], [1], [1, 2]]),
         near_miss=True,
     ),
@@ -232,14 +229,10 @@ EXAMPLES = [
     Example(
         "coordinates of all pairs: adding the results would write 64 numbers for 4",
         _pairs(width=2),
-        saves_us=None,
         facts=_OF_PAIRS,
         near_miss=True,
     ),
     Example(
-        "the layer comes first",
-        _FIRST,
-        saves_us=None,
-        facts=observed("linear conv2d upsample_bilinear2d cross_entropy_loss", _CHAIN),
+        "the layer comes first", _FIRST, facts=observed("linear conv2d upsample_bilinear2d cross_entropy_loss", _CHAIN)
     ),
 ]

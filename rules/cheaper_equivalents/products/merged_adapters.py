@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import Drawing, Ev, Example, Finding, Fix, Lines, Price, backward_passes
+from advisor.api import GRADIENT_STORE, Drawing, Ev, Example, Finding, Fix, Lines, Price
 
 from ...shared._examples import node, op, two_steps
 from ...shared._words import plural
@@ -96,7 +96,7 @@ def _drawn(factors: list[list[int]] = _FACTORS, base: tuple[int, ...] = (512, 8)
     named = zip("ZYXWV", ("Relu", "Addmm", "Add", "Mul", "Mm"), strict=True)
     ops |= {letter: node(5 - at, f"{name}Backward0") for at, (letter, name) in enumerate(named)}
     ops |= {"G": op("mm", [64, 512], [512, 384]), "H": op("mm", [512, 64], [64, 384])}
-    stored = [Ev(backward_passes.STORES, dims=[list(shape)], launches="") for shape in (base, (8, 384))]
+    stored = [Ev(GRADIENT_STORE, dims=[list(shape)], launches="") for shape in (base, (8, 384))]
     return two_steps(
         "[P ][M ][A ][L     ][R ][Z][Y         ][X][W ][V ][S][T]",
         "                            [G   ][H  ]",

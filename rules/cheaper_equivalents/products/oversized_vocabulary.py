@@ -33,6 +33,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     LossLabels,
     Price,
@@ -44,7 +45,7 @@ from advisor.api import (
 from ...shared._examples import node, op, two_steps
 from ...shared._places import first_of, set_at
 from ...shared._words import count
-from .._equivalent import Equivalent, Ints, worth
+from .._equivalent import Equivalent, worth
 from ._unread_rows import AT_LEAST, PRODUCTS
 
 CONFIRMED = ""
@@ -161,7 +162,6 @@ EXAMPLES = [
     Example(
         "features as wide as there are classes, so that the head is not known",
         _drawn(_CLASSES),
-        saves_us=None,
         facts=_facts(22),
         near_miss=True,
     ),

@@ -29,11 +29,11 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import Drawing, Events, Example, Finding, Fix, Lines, Price, Readers, dims_of, nodes_of, sizes
+from advisor.api import Drawing, Events, Example, Finding, Fix, Ints, Lines, Price, Readers, dims_of, nodes_of, sizes
 
 from ...shared._examples import node, observed, op, two_steps
 from ...shared._words import count
-from .._equivalent import Equivalent, Ints, rows_of, worth
+from .._equivalent import Equivalent, rows_of, worth
 
 Shape = tuple[int, ...]
 _PRODUCTS = frozenset(f"aten::{name}" for name in ("mm", "bmm", "matmul", "mv", "linear", "_sparse_mm"))
@@ -219,28 +219,24 @@ EXAMPLES = [
     Example(
         "a softmax stands between",
         _drawn("[F][P       ][D][Q       ][L][X][Y         ][Z         ][O]", D=op("softmax", _SCORES, [], [])),
-        saves_us=None,
         facts=observed("linear matmul softmax matmul sum", [[], [1], [1], [1], [1]]),
         near_miss=True,
     ),
     Example(
         "the scores are read once more",
         _drawn(),
-        saves_us=None,
         facts=observed("linear matmul matmul sum", [[], [1], [1], [1, 2]]),
         near_miss=True,
     ),
     Example(
         "a layer to more columns than the features have",
         _drawn(Q=op("linear", _FEATURES, [900, 500], [900], number=2), **_GRAPH),
-        saves_us=None,
         facts=observed("linear matmul linear sum", _CHAIN),
         near_miss=True,
     ),
     Example(
         "keys and values first",
         _drawn(P=op("matmul", _KEYS, _VALUES, number=1), Q=op("matmul", _QUERIES, [8, 64, 64], number=2)),
-        saves_us=None,
         facts=_SEEN,
     ),
 ]

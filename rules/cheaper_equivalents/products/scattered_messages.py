@@ -26,11 +26,24 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.api import Drawing, Example, Finding, Fix, Lines, ObservedOps, Price, constant, dims_of, nodes_of, sizes
+from advisor.api import (
+    Drawing,
+    Example,
+    Finding,
+    Fix,
+    Ints,
+    Lines,
+    ObservedOps,
+    Price,
+    constant,
+    dims_of,
+    nodes_of,
+    sizes,
+)
 
 from ...shared._examples import node, op, two_steps
 from ...shared._words import count, often
-from .._equivalent import Equivalent, Ints, worth
+from .._equivalent import Equivalent, worth
 
 _GOES = constant("share.sparse_messages").range
 # Numbers in the messages from which on that share was measured.
@@ -125,17 +138,8 @@ EXAMPLES = [
         says=("Once a step", "60,000 edges"),
     ),
     Example(
-        "weights of edges that are computed from the nodes",
-        _drawn(60_000),
-        facts=_facts(stay=False),
-        saves_us=None,
-        near_miss=True,
+        "weights of edges that are computed from the nodes", _drawn(60_000), facts=_facts(stay=False), near_miss=True
     ),
-    Example("a small graph", _drawn(2_000), facts=_facts(), saves_us=None),
-    Example(
-        "nobody saw what ops read",
-        _drawn(60_000),
-        saves_us=None,
-        skipped="was not captured by",
-    ),
+    Example("a small graph", _drawn(2_000), facts=_facts()),
+    Example("nobody saw what ops read", _drawn(60_000), skipped="was not captured by"),
 ]

@@ -31,6 +31,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Lines,
     Price,
     Source,
@@ -41,7 +42,7 @@ from advisor.api import (
 
 from ...shared._examples import node, op, two_steps
 from ...shared._words import count
-from .._equivalent import Equivalent, Ints, rows_of, worth
+from .._equivalent import Equivalent, rows_of, worth
 
 _JOINS = ("aten::stack", "aten::cat")
 _PRODUCTS = frozenset(("aten::matmul", "aten::bmm", "aten::baddbmm", "aten::einsum"))
@@ -149,12 +150,9 @@ def _drawn(*, adds: int = 7, product: str = "matmul") -> Drawing:
 
 EXAMPLES = [
     Example(
-        "a weight is copied for each sample",
-        _drawn(),
-        saves_us=(2500, 6000),
-        says=("joined with itself, 8 times",),
+        "a weight is copied for each sample", _drawn(), saves_us=(2500, 6000), says=("joined with itself, 8 times",)
     ),
-    Example("eight weights of their own: no gradient is added to another", _drawn(adds=0), saves_us=None),
-    Example("copies that no product reads", _drawn(product="mul"), saves_us=None, near_miss=True),
-    Example("some of them are one tensor", _drawn(adds=3), saves_us=None, near_miss=True),
+    Example("eight weights of their own: no gradient is added to another", _drawn(adds=0)),
+    Example("copies that no product reads", _drawn(product="mul"), near_miss=True),
+    Example("some of them are one tensor", _drawn(adds=3), near_miss=True),
 ]

@@ -28,12 +28,11 @@ import numpy as np
 from advisor.api import Example, Finding, Fix, Lines, ObservedOps, Price, backward_of
 
 from ...shared._examples import node, observed, op, two_steps
+from ...shared._places import longest
 from ...shared._words import count, percent
 from .._equivalent import Equivalent, worth
 from ._unread_rows import unread_part
 
-# Rows whose line is asked for, the longest first; where these have none, neither have others.
-_TRIED = 8
 _HOW = (
     "low: half of that work, without the fixed cost of a call; high: it shrinks to one pair of each; backward pass "
     "included"
@@ -58,12 +57,7 @@ def check(
         unread_part(price, np.array(sorted(row for row, pairs in by_row.items() if pairs == of), np.int64), 1 - 1 / of)
         for of in sorted(set(by_row.values()))
     ]
-    one = Equivalent(
-        parts=tuple(parts),
-        how=_HOW,
-        ops="long",
-        shown=forward[np.argsort(-events.dur_ns[forward], kind="stable")][:_TRIED],
-    )
+    one = Equivalent(parts=tuple(parts), how=_HOW, ops="long", shown=longest(events, forward))
     if known := worth(price, lines, one, min_share):
         most = max(by_row.values())
         yield known.finding(
@@ -89,10 +83,10 @@ def _blocks(price: Price, seen: ObservedOps, lines: Lines | None, min_share: flo
         unread_part(price, np.array(sorted(row for row, read in reads.items() if read == of), np.int64), 1 - of)
         for of in sorted(set(reads.values()))
     ]
-    longest = forward[np.argsort(-events.dur_ns[forward], kind="stable")]
-    one = Equivalent(parts=tuple(parts), how=_HOW_BLOCKS, ops="long", shown=longest[:_TRIED])
+    shown = longest(events, forward)
+    one = Equivalent(parts=tuple(parts), how=_HOW_BLOCKS, ops="long", shown=shown)
     if known := worth(price, lines, one, min_share):
-        read, (first, second) = known_rows[int(longest[0])]
+        read, (first, second) = known_rows[int(shown[0])]
         yield known.finding(
             f"All pairs of {count(first)} and {count(second)} elements are computed{known.at}, but only "
             f"{percent(read)} of the result is read, part by part: {known.spent}.",
@@ -159,7 +153,6 @@ EXAMPLES = [
     Example(
         "elements at the same place",
         two_steps(_LANE, **(_OPS | {"M": op("sub", [200, 64], [200, 64], number=2)})),
-        saves_us=None,
         facts=_facts([]),
     ),
     Example("nobody looked", two_steps(_LANE, **_OPS), None, {}, skipped="was not recorded"),

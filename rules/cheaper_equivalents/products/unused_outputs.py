@@ -35,14 +35,13 @@ import numpy as np
 from advisor.api import Drawing, Example, Finding, Fix, Lines, Price, RankRecord, Unread
 
 from ...shared._examples import node, observed, op, two_steps
+from ...shared._places import longest
 from ...shared._words import percent
 from .._equivalent import Equivalent, worth
 from ._unread_rows import PRODUCTS, UnreadWork, unread_part, unread_work
 
 CONFIRMED = "measured pair on a CPU: a protein language model that scores all positions against masked ones only"
 
-# Layers whose line is asked for, the longest first; where these have none, neither have others.
-_TRIED = 8
 _HOW = (
     "low: half of that work, without the fixed cost of a call: weights are read and written for any number of rows; "
     "high: it shrinks with the rows"
@@ -68,7 +67,7 @@ def check(
         how=_HOW,
         ops="long",
         spent_us=sum(share * price.spent_us(rows) for rows, _, share in parts),
-        shown=products[np.argsort(-events.dur_ns[products], kind="stable")][:_TRIED],
+        shown=longest(events, products),
         at_most="high",
     )
     others, fix = _others(work)
@@ -163,7 +162,6 @@ EXAMPLES = [
     Example(
         "a loss that ignores the padding of a batch: most labels count",
         _drawn(),
-        saves_us=None,
         facts=_facts([(1, 3, 1.0)], 16),
         near_miss=True,
     ),
@@ -171,7 +169,6 @@ EXAMPLES = [
     Example(
         "rows are taken before the layer, and after a normalisation",
         _drawn(A=op("layer_norm", _SCORES)),
-        saves_us=None,
         facts=_facts([(1, 2, 0.25)], layer="layer_norm"),
         near_miss=True,
     ),

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from advisor.api import Finding, Fix, Price, Saving, duration, edits, intersect, total, union
+from advisor.api import Finding, Fix, Ints, Price, Saving, duration, edits, intersect, total, union
 
 from ...shared._words import count
 
@@ -38,8 +37,6 @@ FIND_IT = Fix(
     "advisor analyze rank0.pt.trace.json",
     "advisor analyze traces/  # of all ranks; then what one does alone: logging, evaluation, checkpoints, slower input",
 )
-
-Ints = npt.NDArray[np.int64]
 
 
 class _Alike(Struct, frozen=True, eq=False):
@@ -77,7 +74,7 @@ class Late(Struct, frozen=True, eq=False):
         if not waits:
             return cls(0.0, ())
         spans = np.concatenate(waits)
-        part = price.breakdown.intervals["exposed_communication" if price.on_device else "communication"]
+        part = price.breakdown.intervals[price.breakdown.talking]
         late_ns = total(intersect(union(spans[:, 0], spans[:, 1]), part))
         alike.sort(key=lambda one: -float((events.dur_ns[one.rows] - one.least_ns).sum()))
         return cls(steps.of_window_us(late_ns) * price.ops.longer, tuple(alike))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import ALLREDUCE, BACKWARD, FORWARD, GEMM, NCCL, Drawing, Ev, Example, draw
+from advisor.api import ALLREDUCE, NCCL, Drawing, Ev, Example, draw
 
 # Four reductions (A, N) and one of another size (C, L), after the backward pass.
 _SLOWER = """
@@ -20,11 +20,8 @@ def _drawn(elements: int, others: int) -> Drawing:
         _SLOWER,
         us=1000,
         world_size=2,
-        F=FORWARD,
-        B=BACKWARD,
         A=Ev(ALLREDUCE.name, launches="collective", times=4),
         C=ALLREDUCE,
-        K=GEMM,
         N=four,
         L=Ev(NCCL.name, "kernel", args=NCCL.args | {"In msg nelems": others}),
     )

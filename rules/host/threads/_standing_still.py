@@ -134,7 +134,6 @@ STANDING_STILL = (
             us=5000,
             **_BOXES,
         ),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -148,7 +147,6 @@ STANDING_STILL = (
             us=5000,
             **_BOXES,
         ),
-        saves_us=None,
         near_miss=True,
     ),
 )

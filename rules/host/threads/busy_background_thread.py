@@ -181,7 +181,6 @@ EXAMPLES = [
         "a library's thread that does what it is for",
         STEPS_ON_CPU,
         facts=_of_a_library("Thread-2 (_pin_memory_loop)"),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
@@ -198,30 +197,18 @@ EXAMPLES = [
         saves_us=(1000, 4400),
     ),
     Example(
-        "a thread of a library",
-        STEPS_ON_CPU,
-        facts=_facts(300_000.0, 650_000.0, 1_000_000.0, file=""),
-        saves_us=None,
-        near_miss=True,
+        "a thread of a library", STEPS_ON_CPU, facts=_facts(300_000.0, 650_000.0, 1_000_000.0, file=""), near_miss=True
     ),
     Example(
         "a display that looks twenty times a second",
         STEPS_ON_CPU,
         facts=_facts(2_000.0, 990_000.0, 1_000_000.0),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "no thread beside the loop",
         STEPS_ON_CPU,
         facts={"vitals": {"timed_us": 1e6, "loop_cpu_us": 9e5, "threads": []}},
-        saves_us=None,
     ),
-    Example(
-        "a bare trace does not tell",
-        STEPS_ON_CPU,
-        saves_us=None,
-        near_miss=True,
-        skipped="not captured by `advisor run`",
-    ),
+    Example("a bare trace does not tell", STEPS_ON_CPU, near_miss=True, skipped="not captured by `advisor run`"),
 ]

@@ -80,12 +80,7 @@ def check(
             "numpy_threads": theirs,
             "process_cores": own * cores,
         },
-        fix=Fix(
-            "Give NumPy one thread",
-            "numerics",
-            "python train.py",
-            "OPENBLAS_NUM_THREADS=1 python train.py",
-        ),
+        fix=Fix("Give NumPy one thread", "numerics", "python train.py", "OPENBLAS_NUM_THREADS=1 python train.py"),
         claims=("forward", "backward", "optimizer", "other_ops", "host"),
     )
 
@@ -146,33 +141,26 @@ EXAMPLES = [
         "NumPy's threads do nothing: others of torch have the cores",
         STEPS_ON_CPU,
         facts=_facts(0.7, 3.9, numpy_cpu_us=4e3),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
         "which threads are NumPy's is not known",
         STEPS_ON_CPU,
         facts=_facts(0.7, 3.9, numpy_cpu_us=None),
-        saves_us=None,
         skipped="was not recorded",
     ),
-    Example("another program has the cores", STEPS_ON_CPU, facts=_facts(0.7, 2.2), saves_us=None, near_miss=True),
+    Example("another program has the cores", STEPS_ON_CPU, facts=_facts(0.7, 2.2), near_miss=True),
     Example(
         "a thread of the script's has the core",
         STEPS_ON_CPU,
         facts=_facts(0.7, 3.9, threads=[{"name": "Thread-1", "cpu_us": 6e5}]),
-        saves_us=None,
         near_miss=True,
     ),
     Example(
-        "two loader workers",
-        STEPS_ON_CPU,
-        facts=_facts(0.7, 3.9) | {"loaders": [{"num_workers": 2}]},
-        saves_us=None,
-        near_miss=True,
+        "two loader workers", STEPS_ON_CPU, facts=_facts(0.7, 3.9) | {"loaders": [{"num_workers": 2}]}, near_miss=True
     ),
-    Example("NumPy with one thread", STEPS_ON_CPU, facts=_facts(0.7, 3.9, 1), saves_us=None, near_miss=True),
-    Example("cores for all of them", STEPS_ON_CPU, facts=_facts(0.7, 7.9, 2, 4), saves_us=None),
-    Example("NumPy without a product", STEPS_ON_CPU, facts=_facts(0.02, 3.9), saves_us=None),
-    Example("a bare trace", STEPS_ON_CPU, saves_us=None),
+    Example("NumPy with one thread", STEPS_ON_CPU, facts=_facts(0.7, 3.9, 1), near_miss=True),
+    Example("cores for all of them", STEPS_ON_CPU, facts=_facts(0.7, 7.9, 2, 4)),
+    Example("NumPy without a product", STEPS_ON_CPU, facts=_facts(0.02, 3.9)),
+    Example("a bare trace", STEPS_ON_CPU),
 ]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from advisor.analyses.base.step_rows import marked_by_optimizer
-from advisor.api import BACKWARD, FORWARD, NEXT, OPTIMIZER, ZERO_GRAD, Breakdown, Ev, OptimizerWork, Steps, Trace, draw
+from advisor.api import NEXT, ZERO_GRAD, Breakdown, Ev, OptimizerWork, Steps, Trace, draw
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Computed
 from advisor.trace.read.load import read_bytes
@@ -37,10 +37,7 @@ def test_only_what_follows_the_closure_is_the_optimizers() -> None:
             """,
             us=100,
             D=NEXT,
-            O=OPTIMIZER,
             Z=ZERO_GRAD,
-            F=FORWARD,
-            B=BACKWARD,
             U=UPDATE,
         )
     )
@@ -64,10 +61,7 @@ def test_gradients_that_are_cleared_after_the_forward_pass() -> None:
             """,
             us=100,
             D=NEXT,
-            O=OPTIMIZER,
             Z=ZERO_GRAD,
-            F=FORWARD,
-            B=BACKWARD,
             U=UPDATE,
         )
     )
@@ -87,10 +81,7 @@ def test_a_line_search_keeps_its_own_ops_between_two_closures() -> None:
             cpu    [Z][F ][B ][U ][U ][Z][F ][B ][U     ]
             """,
             us=100,
-            O=OPTIMIZER,
             Z=ZERO_GRAD,
-            F=FORWARD,
-            B=BACKWARD,
             U=UPDATE,
         )
     )
@@ -142,10 +133,7 @@ def test_a_recorded_window_without_marks_has_the_steps_of_its_closures() -> None
         cpu    [Z][F ][B ][U ]         [Z][F ][B ][U ]         [Z][F ][B ][U ]
         """,
         us=100,
-        O=OPTIMIZER,
         Z=ZERO_GRAD,
-        F=FORWARD,
-        B=BACKWARD,
         U=UPDATE,
     )
     trace = read_bytes(json.dumps(dict(drawing)).encode(), "drawn")
@@ -170,9 +158,7 @@ _UPDATES = "[F  ][B ][O][F][C][O]" * 4
 )
 def test_updates_of_several_optimizers_of_one_name_are_one_iteration(nodes: tuple[str, str], steps: int) -> None:
     first, second = (Ev(f"autograd::engine::evaluate_function: {name}") for name in nodes)
-    trace = read_bytes(
-        json.dumps(dict(draw(f"cpu    {_UPDATES}", us=100, O=OPTIMIZER, F=FORWARD, B=first, C=second))).encode(), "x"
-    )
+    trace = read_bytes(json.dumps(dict(draw(f"cpu    {_UPDATES}", us=100, B=first, C=second))).encode(), "x")
     marks = marked_by_optimizer(trace.events)
     assert marks is not None
     assert len(marks.spans) == steps

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.api import GEMM, Device, Launches, RankRecord, Scale, Steps, StepTimes, draw
+from advisor.api import Device, Launches, RankRecord, Scale, Steps, StepTimes, draw
 from advisor.computed import Computed, Missing
 from advisor.trace.read.load import read_bytes
 
@@ -175,7 +175,7 @@ def test_visible_devices_without_work_are_not_counted() -> None:
 
 
 def test_launches_of_a_drawing() -> None:
-    drawing = draw("step  [1    ][2    ]\ncpu   [F ]   [F ]\ngpu 7  [K ]   [K ]", us=100, F="aten::mm", K=GEMM)
+    drawing = draw("step  [1    ][2    ]\ncpu   [F ]   [F ]\ngpu 7  [K ]   [K ]", us=100, F="aten::mm")
     launches = Computed(trace=read_bytes(json.dumps(dict(drawing)).encode(), "drawn")).get(Launches)
     assert (launches.per_step, launches.kernels_per_step, launches.graphs) == (1, 1, False)
     assert launches.launch_us == 5

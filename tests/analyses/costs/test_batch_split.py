@@ -9,7 +9,7 @@ from advisor.analyses.base.scale import Scale
 from advisor.analyses.costs.batch_split import BatchSplit
 from advisor.analyses.costs.batch_work import batch_of_shapes
 from advisor.analyses.work.op_work import flops, shapes, traffic
-from advisor.api import GEMM, Device, Ev, draw
+from advisor.api import Device, Ev, draw
 from advisor.computed import Missing
 from advisor.engine.rule import Example
 from advisor.rules.batch._batch_size import target_size
@@ -134,7 +134,7 @@ def test_a_search_between_the_steps_does_not_tell_their_batch_size():
 
 
 def test_without_shapes_or_batch_size_there_is_no_split():
-    bare = draw(STEPS, us=100, F="aten::linear", B="aten::mm", O="Optimizer.step#SGD.step")
+    bare = draw(STEPS, us=100, B="aten::mm", O="Optimizer.step#SGD.step")
     with pytest.raises(Missing):
         computed(Example("drawn", bare, None)).get(BatchSplit)
 
@@ -148,7 +148,6 @@ def test_on_a_device_kernels_grow_and_python_may():
         """,
         us=100,
         F=layer(4, 256),
-        K=GEMM,
     )
     split = computed(Example("drawn", drawing, None, facts={"loaders": [{"batch_size": 4}]})).get(BatchSplit)
     # 1,000 µs of 2,000 are kernels; the gap of 900 µs is Python that may loop over samples: at worst both double.

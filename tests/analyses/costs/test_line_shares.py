@@ -5,7 +5,7 @@ import json
 import pytest
 
 from advisor.analyses.costs.line_shares import LineShares
-from advisor.api import BACKWARD, FORWARD, Ev, draw
+from advisor.api import Ev, draw
 from advisor.computed import Computed, Missing
 from advisor.engine.rule import Example
 from advisor.testing import computed
@@ -69,6 +69,6 @@ def test_lines_of_less_than_a_hundredth_of_the_step_are_left_out():
 
 
 def test_without_lines_it_is_said_how_to_get_them():
-    drawing = draw("step [1    ][2    ]\ncpu  [F ][B][F ][B]", us=100, F=FORWARD, B=BACKWARD)
+    drawing = draw("step [1    ][2    ]\ncpu  [F ][B][F ][B]", us=100)
     with pytest.raises(Missing, match="advisor run"):
         computed(Example("drawn", drawing, None)).get(LineShares)

@@ -6,7 +6,7 @@ import pytest
 
 from advisor.analyses.costs.parameter_work import ParameterWork
 from advisor.analyses.costs.price import Price
-from advisor.api import BACKWARD, FORWARD, OPTIMIZER, Drawing, Ev, Example, draw
+from advisor.api import Drawing, Ev, Example, draw
 from advisor.testing import computed
 from advisor.trace.intervals import total
 
@@ -19,7 +19,7 @@ CLEARS = Ev("Optimizer.zero_grad#SGD.zero_grad", "user_annotation")
 
 
 def drawn(between: str) -> Drawing:
-    return draw(LANES, us=100, F=FORWARD, B=BACKWARD, L=between, O=OPTIMIZER, Z=CLEARS)
+    return draw(LANES, us=100, L=between, Z=CLEARS)
 
 
 def work_us(drawing: Drawing) -> float:

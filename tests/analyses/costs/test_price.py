@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from advisor.analyses.costs.price import Price, less_by
-from advisor.api import BACKWARD, FORWARD, GEMM, SYNC, Drawing, Ev, Example, Saving, draw, edits
+from advisor.api import GEMM, SYNC, Drawing, Ev, Example, Saving, draw, edits
 from advisor.testing import computed
 from advisor.trace.events import Ints
 
@@ -30,9 +30,7 @@ ON_HOST = draw(
     cpu    [F    ][S ][B   ]    [F    ][S ][B   ]
     """,
     us=100,
-    F=FORWARD,
     S="aten::sort",
-    B=BACKWARD,
 )
 # The device is busy all the time; the host is ahead of it.
 BUSY = draw(
@@ -45,7 +43,6 @@ BUSY = draw(
     A=Ev("aten::mm", launches="kernel"),
     H=Ev("aten::sort", launches=""),
     S=SYNC,
-    K=GEMM,
 )
 # Two products, the first of 2,000 µs, one behind the other, and a host that waits for both.
 IN_TURN = draw(
@@ -58,7 +55,6 @@ IN_TURN = draw(
     A=Ev("aten::mm", launches="kernel"),
     C=Ev("aten::bmm", launches="kernel"),
     S=SYNC,
-    K=GEMM,
     L=GEMM,
 )
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.api import BACKWARD, FORWARD, Ev, Example, Missing, Price, Reused, Trace, draw
+from advisor.api import FORWARD, Ev, Example, Missing, Price, Reused, Trace, draw
 from advisor.rules.needless_work._same_result import reuse
 from advisor.testing import computed
 
@@ -22,7 +22,7 @@ STEPS = """
 
 def seen(**facts: Any) -> Reused:
     """The rows found in STEPS by this record."""
-    drawn = draw(STEPS, us=100, C=COS, S=SIN, L=FORWARD, B=BACKWARD, I=Ev("aten::cos"))
+    drawn = draw(STEPS, us=100, C=COS, S=SIN, L=FORWARD, I=Ev("aten::cos"))
     return computed(Example("steps", drawn, None, facts={"reused": facts})).get(Reused)
 
 
@@ -76,7 +76,7 @@ def test_the_first_gradient_of_a_backward_pass_is_none() -> None:
     cpu    [O  ][L  ][O  ][B    ]  [O  ][L  ][O  ][B    ]
     """
     facts = {"names": ["aten::ones_like", "aten::linear"], "ops": [0, 1, 0], "again": [[2, 0]], "constant": [0, 2]}
-    drawn = draw(text, us=100, O=Ev("aten::ones_like"), L=FORWARD, B=BACKWARD)
+    drawn = draw(text, us=100, O=Ev("aten::ones_like"), L=FORWARD)
     found = computed(Example("steps", drawn, None, facts={"reused": facts})).get(Reused)
     assert places(found, found.constant) == [0, 3]
     assert not len(found.again)

@@ -25,7 +25,7 @@ def sites(*spans: tuple[tuple[int, ...], int]) -> CallSites:
     stacks = [tuple(numbers.index(line) for line in stack) for stack, _ in spans]
     ends = np.cumsum([us * 1000 for _, us in spans])
     starts = ends - [us * 1000 for _, us in spans]
-    trace = computed(Example("an empty trace", draw("cpu [F]", F="aten::linear"), None)).get(Trace)
+    trace = computed(Example("an empty trace", draw("cpu [F]"), None)).get(Trace)
     inner = np.array([stack[0] for stack in stacks])
     lines = Lines(
         available=True,
@@ -73,7 +73,7 @@ def test_the_innermost_and_the_outermost_such_call_and_a_line_once() -> None:
 
 
 def test_without_recorded_lines_nothing_is_said() -> None:
-    trace = computed(Example("an empty trace", draw("cpu [F]", F="aten::linear"), None)).get(Trace)
+    trace = computed(Example("an empty trace", draw("cpu [F]"), None)).get(Trace)
     assert CallSites.compute(trace, Lines(available=False)).of_lines([SOURCES[0]]) == ()
 
 

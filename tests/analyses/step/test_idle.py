@@ -61,8 +61,6 @@ def test_waiting_for_the_loader_is_input() -> None:
         """,
         us=100,
         D=NEXT,
-        F="aten::linear",
-        K=GEMM,
     )
     close(causes(drawing), idle_input=1100)
     waits = analysed(drawing).get(InputWaits)
@@ -81,8 +79,6 @@ def test_a_fetch_behind_a_busy_device_costs_nothing() -> None:
         """,
         us=100,
         D=NEXT_WORKERS,
-        F="aten::linear",
-        K=GEMM,
     )
     waits = analysed(drawing).get(InputWaits)
     assert (waits.us, waits.exposed_us, waits.share) == (pytest.approx(1500), 0, 0)
@@ -90,7 +86,7 @@ def test_a_fetch_behind_a_busy_device_costs_nothing() -> None:
 
 
 def test_without_a_fetch_row_input_waits_are_not_measured() -> None:
-    drawing = draw("step [1    ]\ncpu [F   ]\ngpu 7 [K   ]", us=100, F="aten::linear", K=GEMM)
+    drawing = draw("step [1    ]\ncpu [F   ]\ngpu 7 [K   ]", us=100)
     with pytest.raises(Missing, match="no fetch from a DataLoader"):
         analysed(drawing).get(InputWaits)
 
@@ -104,9 +100,7 @@ def test_the_refill_after_a_sync_that_waited_is_the_syncs() -> None:
         gpu 7                    [C]                            [C]
         """,
         us=100,
-        F="aten::linear",
         I=ITEM,
-        K=GEMM,
         C=D2H_PAGEABLE,
     )
     computed = analysed(drawing)
@@ -128,9 +122,7 @@ def test_a_sync_explains_no_more_idleness_than_it_waited() -> None:
         gpu 7  [K        ]         [K        ]
         """,
         us=100,
-        F="aten::linear",
         S=SYNC,
-        K=GEMM,
     )
     close(causes(drawing), idle_sync=400, idle_host=500)
 
@@ -145,10 +137,8 @@ def test_a_sync_that_found_an_empty_queue_is_not_the_cause() -> None:
         gpu 7                      [M   ]                   [M   ]
         """,
         us=100,
-        F="aten::linear",
         S=SYNC,
         G=Ev("aten::mm"),
-        K=GEMM,
         M=GEMM,
     )
     assert "idle_sync" not in causes(drawing)
@@ -182,8 +172,6 @@ def test_python_between_ops_is_the_hosts_and_is_named_by_its_frame() -> None:
         """,
         us=100,
         P=Ev("video_classification.py(129): preprocess"),
-        F="aten::linear",
-        K=GEMM,
     )
     close(causes(drawing), idle_host=3000)
     group = analysed(drawing).get(GpuIdle).top("idle_host")[0]
@@ -200,9 +188,7 @@ def test_long_work_of_the_host_right_after_a_sync_is_the_hosts() -> None:
         gpu 7  [K              ]                              [K ]
         """,
         us=100,
-        F="aten::linear",
         S=SYNC,
-        K=GEMM,
     )
     close(causes(drawing), idle_host=3000)
 
@@ -216,8 +202,6 @@ def test_an_op_of_milliseconds_that_launches_nothing_is_the_hosts() -> None:
         """,
         us=100,
         A=Ev("aten::_upsample_bilinear2d_aa", launches=""),
-        F="aten::linear",
-        K=GEMM,
     )
     close(causes(drawing), idle_host=2200)
     assert analysed(drawing).get(GpuIdle).top("idle_host")[0].host == "aten::_upsample_bilinear2d_aa"
@@ -232,8 +216,6 @@ def test_gaps_between_queued_kernels_are_nobodys() -> None:
         gpu 7  [K     ]  [K   ]
         """,
         us=100,
-        F="aten::linear",
-        K=GEMM,
     )
     close(causes(drawing), idle_unknown=200)
     assert analysed(drawing).get(GpuIdle).nobodys_us == pytest.approx(200)
@@ -248,8 +230,6 @@ def test_between_the_rows_of_two_steps_only_the_profiler_runs() -> None:
         gpu 7      [K      ]            [K      ]            [K      ]
         """,
         us=100,
-        F="aten::linear",
-        K=GEMM,
     )
     found = analysed(drawing).get(GpuIdle)
     spent = {cause: us * 3 for cause, us in found.by_cause_us.items()}
@@ -277,7 +257,7 @@ def test_without_host_rows_the_cause_is_unknown() -> None:
 
 def test_annotations_syncs_and_overhead_rows_are_never_work() -> None:
     """The same trace with rows of those kinds over all of its idle time has the same idle time."""
-    drawing = draw("step [1              ]\ncpu [F ]     [F ]\ngpu 7 [K ]     [K ]", us=100, F="aten::linear", K=GEMM)
+    drawing = draw("step [1              ]\ncpu [F ]     [F ]\ngpu 7 [K ]     [K ]", us=100)
     plain = analysed(drawing).get(GpuIdle).share
     covering = {"ph": "X", "pid": 0, "tid": 7, "ts": 1_000_000, "dur": 1700, "args": {"device": 0, "stream": 7}}
     for category in ("gpu_user_annotation", "cuda_sync", "overhead", "Trace", "something_new"):
@@ -295,10 +275,8 @@ def test_breakdown_takes_the_first_part_that_applies() -> None:
         gpu 13          [N       ]
         """,
         us=100,
-        F="aten::linear",
         T=TO,
         A=Ev("c10d::allreduce_", launches="collective"),
-        K=GEMM,
         C=H2D_PAGEABLE,
         N=NCCL,
     )

@@ -10,7 +10,6 @@ import pytest
 
 from advisor.api import (
     BACKWARD,
-    FORWARD,
     GLOO,
     NEXT,
     OPTIMIZER,
@@ -53,11 +52,8 @@ def test_a_step_of_all_phases() -> None:
         us=100,
         D=NEXT,
         Z=ZERO_GRAD,
-        F=FORWARD,
         L="aten::cross_entropy_loss",
-        B=BACKWARD,
         I="aten::item",
-        O=OPTIMIZER,
     )
     assert parts(drawing) == {
         "input": 700,
@@ -70,9 +66,7 @@ def test_a_step_of_all_phases() -> None:
 
 
 def test_zero_grad_between_loss_and_backward_leaves_the_forward_pass_whole() -> None:
-    drawing = draw(
-        "step [1              ]\ncpu  [F ][Z][B ][O ]", us=100, F=FORWARD, Z=ZERO_GRAD, B=BACKWARD, O=OPTIMIZER
-    )
+    drawing = draw("step [1              ]\ncpu  [F ][Z][B ][O ]", us=100, Z=ZERO_GRAD)
     assert parts(drawing)["forward"] == 400
 
 
@@ -142,12 +136,12 @@ def test_an_evaluation_before_the_forward_pass_is_none() -> None:
 
 
 def test_ops_that_no_backward_follows_are_other_ops() -> None:
-    drawing = draw("step [1       ]\ncpu  [F ][O ]", us=100, F=FORWARD, O=OPTIMIZER)
+    drawing = draw("step [1       ]\ncpu  [F ][O ]", us=100)
     assert parts(drawing) == {"optimizer": 400, "other_ops": 400, "host": 200}
 
 
 def test_the_engine_between_its_nodes_is_backward() -> None:
-    drawing = draw("step [1              ]\ncpu  [F ][B ]  [B ]", us=100, F=FORWARD, B=BACKWARD)
+    drawing = draw("step [1              ]\ncpu  [F ][B ]  [B ]", us=100)
     assert parts(drawing)["backward"] == 1000
 
 
@@ -159,9 +153,6 @@ def test_communication_that_computing_hides_is_not_counted() -> None:
         cpu 2         [G      ]
         """,
         us=100,
-        F=FORWARD,
-        B=BACKWARD,
-        O=OPTIMIZER,
         G=GLOO,
     )
     found = parts(drawing)
@@ -179,8 +170,6 @@ def test_an_op_that_waits_for_communication_does_not_hide_it() -> None:
         cpu 2          [G           ]
         """,
         us=100,
-        F=FORWARD,
-        B=BACKWARD,
         A=Ev("c10d::allreduce_", launches=""),
         G=GLOO,
     )
@@ -188,9 +177,7 @@ def test_an_op_that_waits_for_communication_does_not_hide_it() -> None:
 
 
 def test_python_of_the_optimizer_is_the_optimizers() -> None:
-    drawing = draw(
-        "step [1          ]\ncpu  [O         ]\ncpu   [A]  [A]", us=100, O=OPTIMIZER, A=Ev("aten::add_", launches="")
-    )
+    drawing = draw("step [1          ]\ncpu  [O         ]\ncpu   [A]  [A]", us=100, A=Ev("aten::add_", launches=""))
     assert parts(drawing)["optimizer"] == 1200
 
 

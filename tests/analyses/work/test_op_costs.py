@@ -9,8 +9,6 @@ import pytest
 
 from advisor.analyses.work.op_costs import alike, call, cost
 
-_TYPES = {"float32": "float", "bfloat16": "c10::BFloat16"}
-
 
 def counted(name, shapes, values=(), dtype="float"):
     dtypes = [dtype if shape else "Scalar" for shape in shapes]

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from advisor.analyses.dataflow.observed import value_numbering
 from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
+from advisor.trace.op_names import AUTOGRAD_NODE
 
 # Ranges of capture (`advisor/capture/inside/dataflow/observer.py`): a step, and the ops that tell which tensors the
 # script holds.
@@ -139,7 +140,7 @@ def nodes(text: bytes) -> Iterator[Node]:
 
 def _place(name: str) -> str:
     """What a range that is no op says of the ops in it; empty where nothing."""
-    if name.startswith("autograd::engine::evaluate_function"):
+    if name.startswith(AUTOGRAD_NODE):
         return "backward"
     if name.startswith("enumerate(DataLoader)#"):
         return "fetch"

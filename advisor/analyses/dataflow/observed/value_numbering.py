@@ -8,10 +8,12 @@ of Python that a tensor was made of, and whatever another library wrote are each
 from __future__ import annotations
 
 import functools
+import json
+import math
 import re
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from advisor.analyses.dataflow.observed.aligned import places
 
@@ -50,6 +52,24 @@ class Ref(NamedTuple):
     form: Hashable  # offset, sizes, strides, type
     number: bool = False  # may be a number of the script
 
+    @property
+    def sizes(self) -> list[int]:
+        """The size of each dimension."""
+        form: Any = self.form
+        found: list[int] = json.loads(form[1]) or []
+        return found
+
+    @property
+    def elements(self) -> int:
+        """How many numbers it holds."""
+        return math.prod(self.sizes)
+
+    @property
+    def layout(self) -> tuple[int, list[int], list[int]]:
+        """Where it begins in its storage, its sizes and its strides."""
+        form: Any = self.form
+        return form[0], self.sizes, json.loads(form[2])
+
 
 @dataclass(frozen=True, slots=True)
 class Op:
@@ -68,6 +88,11 @@ class Op:
     training: bool = False  # a normalisation that keeps running statistics changes them
     casts: tuple[Op, ...] = ()  # what autocast converted for it
     number: int = -1  # that autograd gives to the next node as it begins
+
+    @property
+    def refs(self) -> list[Ref]:
+        """All tensors that it reads, in order."""
+        return [ref for argument in self.inputs for ref in argument]
 
 
 @dataclass(slots=True)
@@ -190,7 +215,7 @@ class Made:
 
     def take(self, op: Op, place: tuple[int, int] | None, constant: bool) -> None:
         """Takes note of what an op writes and makes. constant: as its result is, if nothing else happens to it."""
-        touched = {ref.storage for argument in op.inputs for ref in argument}
+        touched = {ref.storage for ref in op.refs}
         for storage in dict.fromkeys(ref.storage for ref in written(op)):
             before = self.makers.setdefault(storage, [])
             self.changed.update(before)
@@ -259,7 +284,7 @@ def _written(name: str, schema: str, count: int, training: bool) -> tuple[int, .
 
 def is_view(op: Op) -> bool:
     """Whether an op only looks at a tensor in another form."""
-    given = {ref.storage for argument in op.inputs for ref in argument}
+    given = {ref.storage for ref in op.refs}
     return bool(op.outputs) and not written(op) and all(ref.storage in given for ref in op.outputs)
 
 
@@ -283,7 +308,7 @@ def _take(op: Op, values: Values, form: int, same: bool) -> Seen:
     """Numbers what an op makes. form: as `Values.form`; same: every step runs it in that form."""
     read = [[values.read(ref) for ref in argument] for argument in op.inputs]
     changed = written(op)
-    touched = {ref.storage for argument in op.inputs for ref in argument}
+    touched = {ref.storage for ref in op.refs}
     made = [ref for ref in op.outputs if ref.storage not in touched]
     from_python = op.name in _FROM_PYTHON
     if from_python:

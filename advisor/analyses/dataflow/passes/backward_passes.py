@@ -9,21 +9,17 @@ from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.sampled_steps import spread
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.work.operands import dims_of
-from advisor.trace.events import Category, Events, Trace
-from advisor.trace.op_names import AUTOGRAD_NODE, FIRST_GRADIENT
+from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.op_names import AUTOGRAD_NODE, FIRST_GRADIENT, GRADIENT_STORE
 
-Ints = npt.NDArray[np.int64]
 T = TypeVar("T")
 
-NODE = AUTOGRAD_NODE
-STORES = "torch::autograd::AccumulateGrad"
 UPDATES = "Optimizer.step#"
 # Nodes that only look at a gradient in another form, between the node that made it and the one that stores it.
 _VIEWS = ("TBackward", "ViewBackward", "PermuteBackward", "TransposeBackward", "ReshapeAlias", "ExpandBackward")
@@ -82,8 +78,8 @@ def _passes(trace: Trace, steps: Steps, nesting: Nesting, chosen: Ints) -> list[
     """The backward passes of these steps, in order."""
     events = trace.events
     outermost = nesting.outermost
-    stores = events.exactly(STORES)
-    nodes = np.flatnonzero((events.named(NODE) | stores) & outermost)
+    stores = events.exactly(GRADIENT_STORE)
+    nodes = np.flatnonzero((events.named(AUTOGRAD_NODE) | stores) & outermost)
     nodes = nodes[np.isin(steps.step_of(events.start_ns)[nodes], chosen)]
     if not len(nodes):
         return []
@@ -129,7 +125,7 @@ class _Made:
         return self._shapes[index]
 
 
-def begins(events: Events, nodes: Ints) -> npt.NDArray[np.bool_]:
+def begins(events: Events, nodes: Ints) -> Mask:
     """Whether a pass begins at each engine call by its number: within a pass the nodes of later ops come first."""
     numbered = np.flatnonzero(events.sequence[nodes] >= 0)
     rows = nodes[numbered]
@@ -146,7 +142,7 @@ def _marks(trace: Trace, steps: Steps, nesting: Nesting) -> Ints:
     """When something else than a backward pass begins on the loop's thread, ns: recorded ops, steps, a new root."""
     events = trace.events
     ops = events.of(Category.CPU_OP) & nesting.outermost & (events.thread == steps.main_thread)
-    recorded = ops & (events.sequence >= 0) & ~events.named(NODE) & (events.forward_thread <= 0)
+    recorded = ops & (events.sequence >= 0) & ~events.named(AUTOGRAD_NODE) & (events.forward_thread <= 0)
     updates = events.of(Category.ANNOTATION) & events.named(UPDATES)
     found: Ints = events.start_ns[recorded | updates | (ops & events.exactly(FIRST_GRADIENT))]  # all rows are in order
     return found

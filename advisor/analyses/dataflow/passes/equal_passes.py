@@ -7,7 +7,6 @@ by itself, and none needs what another made.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection, Hashable, Sequence
 from itertools import pairwise
 
@@ -140,14 +139,9 @@ def _shape(ref: Ref) -> Hashable:
     return sizes, kind
 
 
-def _sizes(ref: Ref) -> list[int]:
-    found: list[int] = json.loads(ref.form[1]) or []  # type: ignore[index]
-    return found
-
-
 def _first(refs: Sequence[Ref]) -> int:
     """The first size of a tensor, 0 where it has none."""
-    return (_sizes(refs[0]) or [0])[0] if refs else 0
+    return (refs[0].sizes or [0])[0] if refs else 0
 
 
 def _keeps_samples(op: Op, known: Collection[tuple[int, int]], batch: int) -> bool:
@@ -158,16 +152,16 @@ def _keeps_samples(op: Op, known: Collection[tuple[int, int]], batch: int) -> bo
         ref
         for argument in op.inputs
         for ref in argument
-        if (ref.tensor, ref.storage) not in known and not ref.number and _sizes(ref)
+        if (ref.tensor, ref.storage) not in known and not ref.number and ref.sizes
     ]
-    if not read or any(not _sizes(ref) or _sizes(ref)[0] % batch for ref in (*read, *op.outputs)):
+    if not read or any(not ref.sizes or ref.sizes[0] % batch for ref in (*read, *op.outputs)):
         return False
     if op.name in _REDUCE:
-        return _reduces_within(_sizes(read[0]), _sizes(op.outputs[0]))
+        return _reduces_within(read[0].sizes, op.outputs[0].sizes)
     if op.name in _ALONG:
-        return _along(op, len(_sizes(read[0])))
+        return _along(op, len(read[0].sizes))
     if op.name in _PRODUCTS:
-        return len(read) == 1 or all(len(_sizes(ref)) > 2 and _first([ref]) == _first(read) for ref in read)
+        return len(read) == 1 or all(len(ref.sizes) > 2 and _first([ref]) == _first(read) for ref in read)
     return op.name in _WEIGHT_OF or op.name in _TOKENS or op.name in _BY_SAMPLE
 
 
@@ -217,4 +211,4 @@ def _draws_or_chooses(op: Op) -> bool:
     Pooling tells where its largest ones were, for its own gradient.
     """
     made = op.outputs[:1] if "max_pool" in op.name else op.outputs
-    return op.random or any("long" in str(_shape(ref)) for ref in made if math.prod(_sizes(ref)))
+    return op.random or any("long" in str(_shape(ref)) for ref in made if ref.elements)

@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
-from advisor.analyses.dataflow.passes.backward_passes import NODE
 from advisor.analyses.lines.lines import Lines
 from advisor.computed import Missing
 from advisor.constants import constant
 from advisor.model import Source
-from advisor.trace.events import Category, Events, Numbers, Trace
+from advisor.trace.events import Category, Events, Ints, Mask, Numbers, Trace
 from advisor.trace.intervals import Intervals
 from advisor.trace.numbers import narrowed
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from advisor.trace.op_names import AUTOGRAD_NODE
 
 # no_grad gave back nothing to 43 % of the forward pass of eleven models on a CPU, in the median 12 %: most of a small
 # convolutional network and of an LSTM, nothing of wide linear layers.
@@ -102,7 +98,7 @@ class UnfollowedForwards(Struct, frozen=True, eq=False):
         carries none), and each node of the backward pass the number that it was recorded under.
         """
         events = trace.events
-        nodes = events.named(NODE) & (events.sequence >= 0)
+        nodes = events.named(AUTOGRAD_NODE) & (events.sequence >= 0)
         if not nodes.any():
             raise Missing("the trace contains no backward pass that is linked to its forward ops")
         edges, kind, recorded, live = _edges(events, nesting, steps, nodes)
@@ -138,7 +134,7 @@ def _last_whole_pass(events: Events, steps: Steps, nesting: Nesting, nodes_ns: I
     through is not known.
     """
     loop = events.of(Category.CPU_OP) & nesting.outermost & (events.thread == steps.main_thread)
-    others_ns = events.start_ns[loop & ~events.named(NODE)]
+    others_ns = events.start_ns[loop & ~events.named(AUTOGRAD_NODE)]
     last = int(nodes_ns.max())
     if not len(others_ns) or int(others_ns.max()) > last:
         return last
@@ -148,7 +144,7 @@ def _last_whole_pass(events: Events, steps: Steps, nesting: Nesting, nodes_ns: I
 def live_ops(trace: Trace, steps: Steps, nesting: Nesting) -> Ints:
     """The outermost ops of the loop's thread whose autograd nodes some backward pass evaluates, by start."""
     events = trace.events
-    edges, _, _, live = _edges(events, nesting, steps, events.named(NODE) & (events.sequence >= 0))
+    edges, _, _, live = _edges(events, nesting, steps, events.named(AUTOGRAD_NODE) & (events.sequence >= 0))
     return edges[live]
 
 
@@ -170,7 +166,9 @@ def _rows(events: Events, nesting: Nesting, steps: Steps) -> tuple[Ints, Numbers
     kind = np.zeros(len(events), np.int8)
     outermost = nesting.outermost
     kind[events.of(Category.CPU_OP) & outermost] = 1
-    ends = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named(NODE, *_OPTIMIZER, _FETCH, "ProfilerStep#")
+    ends = events.of(Category.ANNOTATION, Category.CPU_OP) & events.named(
+        AUTOGRAD_NODE, *_OPTIMIZER, _FETCH, "ProfilerStep#"
+    )
     kind[nesting.within(ends & ~events.named("ProfilerStep#"))] = 0
     kind[ends] = 2
     kind[events.thread != steps.main_thread] = 0

@@ -8,7 +8,6 @@ again at all, is told elsewhere.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from msgspec import Struct, field
 
 from advisor.analyses.dataflow.observed import value_numbering
 from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
-from advisor.analyses.dataflow.values.sample_dims import Lies, sizes_of, through
+from advisor.analyses.dataflow.values.sample_dims import Lies, through
 
 # Bytes of a number, by what its type ends with in the observer's words.
 _BYTES = {"double)": 8, "long int)": 8, "float)": 4, "(int)": 4, "Half)": 2, "BFloat16)": 2, "short int)": 2}
@@ -121,7 +120,7 @@ class _Flow:
 
     def take(self, op: Op, at: int, same: bool) -> None:
         """One op. at: its place; same: every step runs it in the same form."""
-        refs = [ref for argument in op.inputs for ref in argument]
+        refs = op.refs
         self._draws(op, refs)
         if op.place == "fetch":
             self._fetched(op, refs)
@@ -144,7 +143,7 @@ class _Flow:
 
     def _made(self, op: Op, at: int, read: Sequence[_Look | None], found: list[Lies | None] | None) -> _Work:
         """Takes note of what an op writes and makes. found: where samples lie in each result, if that is known."""
-        touched = {ref.storage for argument in op.inputs for ref in argument}
+        touched = {ref.storage for ref in op.refs}
         written = {ref.storage for ref in value_numbering.written(op)}
         sources = [one.value for one in read if one is not None and one.value.size]
         weights = frozenset().union(*(one.weights for one in read if one is not None and not one.lies))
@@ -169,7 +168,7 @@ class _Flow:
         constant = read[1] is not None and read[1].lies is None
         if constant or read[0].lies is not None or held.storage not in read[0].weights:
             return False
-        sizes, chosen, found = (sizes_of(ref) for ref in (held, indices, made))
+        sizes, chosen, found = (ref.sizes for ref in (held, indices, made))
         if len(chosen) != 1 or found != chosen + sizes[1:] or chosen == sizes[:1]:
             return False
         what = _Chosen((indices.tensor, indices.storage), sizes[0])
@@ -182,7 +181,7 @@ class _Flow:
         """What the loader reads or puts together: samples lie first."""
         drawn = op.random or any(ref.storage in self.drawn for ref in refs)
         for ref in op.outputs:
-            sizes = sizes_of(ref)
+            sizes = ref.sizes
             self.looks.pop(ref.tensor, None)
             if drawn:
                 self.drawn.add(ref.storage)
@@ -240,7 +239,7 @@ def judge(steps: Sequence[list[Op]], known: set[tuple[int, int]], still: set[int
 
 def _reads_weights(ops: Sequence[Op], flow: _Flow) -> bool:
     """Whether a step reads a tensor that stays outside of its fetches, as a layer has to."""
-    read = (ref for op in ops if op.place != "fetch" for argument in op.inputs for ref in argument)
+    read = (ref for op in ops if op.place != "fetch" for ref in op.refs)
     return any(ref.storage in flow.still and (ref.tensor, ref.storage) in flow.known for ref in read)
 
 
@@ -287,4 +286,4 @@ def _ends(values: Sequence[_Value], chosen: set[int]) -> bool:
 def _bytes(ref: Ref) -> int:
     kind = str(ref.form[3])  # type: ignore[index]
     each = next((size for end, size in _BYTES.items() if kind.endswith(end)), 1)
-    return each * math.prod(sizes_of(ref))
+    return each * ref.elements

@@ -49,7 +49,7 @@ def judge(steps: Sequence[Sequence[Penalty]], names: Sequence[Sequence[str]]) ->
 
 def _begins(op: Op, parameters: Set[tuple[int, int]]) -> bool:
     """Whether an op squares a parameter, or takes its norm."""
-    refs = [ref for argument in op.inputs for ref in argument if _sizes(ref)]
+    refs = [ref for ref in op.refs if ref.sizes]
     if not refs or any((ref.tensor, ref.storage) not in parameters or ref != refs[0] for ref in refs):
         return False
     return _squares(op) or (op.name == "aten::mul" and len(refs) == 2) or op.name in _NORMS
@@ -71,13 +71,8 @@ def _chain(at: int, ops: Sequence[Op], results: dict[int, unread_rows.Made]) -> 
 
 def _others(op: Op, mine: Ref) -> bool:
     """Whether an op reads another tensor of more than one number."""
-    return any(_sizes(ref) and ref.storage != mine.storage for argument in op.inputs for ref in argument)
+    return any(ref.sizes and ref.storage != mine.storage for ref in op.refs)
 
 
 def _squares(op: Op) -> bool:
     return op.name == "aten::square" or (op.name == "aten::pow" and json.loads(op.scalars)[:1] in ([2], [2.0]))
-
-
-def _sizes(ref: Ref) -> list[int]:
-    sizes: list[int] = json.loads(ref.form[1])  # type: ignore[index]
-    return sizes

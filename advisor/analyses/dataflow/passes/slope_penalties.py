@@ -9,8 +9,6 @@ differentiated, the trace tells: the norm of all gradients for clipping is such 
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Sequence, Set
 
 from msgspec import Struct, field
@@ -58,7 +56,7 @@ class _Walk(Struct):
 
     def take(self, at: int, op: Op) -> None:
         """Goes on by one op."""
-        touched = {ref.storage for argument in op.inputs for ref in argument}
+        touched = {ref.storage for ref in op.refs}
         made = [ref for ref in op.outputs if ref.storage not in touched]
         if op.place in ("backward", "elsewhere"):  # beside a device backward passes have threads of their own
             self._forget(made)
@@ -68,7 +66,7 @@ class _Walk(Struct):
             self._forget(made)
             self.blank |= {ref.storage for ref in made if op.name in _BLANK}
             return
-        read = [ref for argument in op.inputs for ref in argument if _count(ref) > 1]
+        read = [ref for ref in op.refs if ref.elements > 1]
         own = [self.slopes[ref.storage] for ref in read if ref.storage in self.slopes]
         if not own:
             self._forget(made)
@@ -84,8 +82,8 @@ class _Walk(Struct):
             self._forget(op.outputs)
             return
         self._forget(made)
-        self.slopes |= {ref.storage: known for ref in op.outputs if _count(ref) > 1}
-        if any(_count(ref) == 1 for ref in made):
+        self.slopes |= {ref.storage: known for ref in op.outputs if ref.elements > 1}
+        if any(ref.elements == 1 for ref in made):
             self.ended.append(known)
 
     def _forget(self, refs: Sequence[Ref]) -> None:
@@ -117,8 +115,3 @@ def _compares(op: Op, blank: Set[int]) -> bool:
     """Whether an op takes a number of the script, or a tensor filled with one, from what it is given."""
     others = [ref for argument in op.inputs[1:] for ref in argument]
     return op.name in _DIFFERENCES and (not others or any(ref.number or ref.storage in blank for ref in others))
-
-
-def _count(ref: Ref) -> int:
-    sizes: list[int] = json.loads(ref.form[1])  # type: ignore[index]
-    return math.prod(sizes)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,7 +50,7 @@ def waits(ops: Sequence[Op]) -> list[list[int]]:
         ours = [
             ref for ref in _reads(op) if not _is_number(ref) and (not ref.number or (ref.tensor, ref.storage) in made)
         ]
-        touched = {ref.storage for argument in op.inputs for ref in argument}
+        touched = {ref.storage for ref in op.refs}
         looks = not written and bool(op.outputs) and all(ref.storage in touched for ref in op.outputs)
         sources = _sources(parts, ours, _MOST_OF_LOOKS if looks else None)
         # An op of another thread has no place: who waits for it waits for what it waited for.
@@ -124,6 +123,4 @@ def _span(sizes: str, strides: str) -> int:
 
 def _is_whole(ref: Ref, span: int) -> bool:
     """Whether a tensor looks at every element of its stretch of the storage."""
-    form: tuple[Any, ...] = ref.form  # type: ignore[assignment]
-    numbers: int = math.prod(json.loads(form[1]) or [])
-    return numbers == span
+    return ref.elements == span

@@ -6,7 +6,6 @@ each pair by itself. What Python reads without an op is seen as a view that no o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -55,9 +54,7 @@ class Diagonal(Struct, frozen=True):
 def find(ops: Sequence[Op], stored: unread_rows.Storages | None = None) -> list[Diagonal]:
     """Ops of one step, by their place in it. stored: `unread_rows.storages` of these ops, if known."""
     made, place = stored or unread_rows.storages(ops)
-    results: dict[int, list[unread_rows.Made]] = {}
-    for one in made:
-        results.setdefault(one.at, []).append(one)
+    results = unread_rows.of_each_op(made)
     found: dict[int, tuple[int, int]] = {}
     for at in reversed(range(len(ops))):
         mine = results.get(at, [])
@@ -89,7 +86,7 @@ def judge(steps: Sequence[Sequence[Diagonal]], names: Sequence[Sequence[str]]) -
 
 def _pairs(op: Op) -> int:
     """How many pairs an op makes something of for each; 0 where it makes something else."""
-    sizes = form_of(op.outputs[0])[1]
+    sizes = op.outputs[0].sizes
     if len(sizes) < 2 or sizes[0] != sizes[1] or sizes[0] < 2:
         return 0
     if op.name in PRODUCTS:
@@ -99,7 +96,7 @@ def _pairs(op: Op) -> int:
 
 def _keeps_pairs(op: Op, sizes: list[int]) -> bool:
     """Whether each argument has the same pairs, with more of each where an op sums that up, or is broadcast to them."""
-    for given in (form_of(ref)[1] for argument in op.inputs for ref in argument):
+    for given in (ref.sizes for ref in op.refs):
         if len(given) > len(sizes) and (given[:2] != sizes[:2] or sizes[0] in given[2:]):
             return False
     return True
@@ -111,9 +108,9 @@ def _reader(made: unread_rows.Made, ops: Sequence[Op], found: dict[int, tuple[in
         return None
     readers = set()
     for at, ref in made.reads:
-        if at in found and found[at][1] == of and form_of(ref)[1][:2] == [of, of]:
+        if at in found and found[at][1] == of and ref.sizes[:2] == [of, of]:
             readers.add(found[at][0])
-        elif (ops[at].name in _TAKES and form_of(ref)[1] == [of, of]) or _is_diagonal(ref, made.ref, of):
+        elif (ops[at].name in _TAKES and ref.sizes == [of, of]) or _is_diagonal(ref, made.ref, of):
             readers.add(at)
         else:
             return None
@@ -122,12 +119,6 @@ def _reader(made: unread_rows.Made, ops: Sequence[Op], found: dict[int, tuple[in
 
 def _is_diagonal(ref: Ref, made: Ref, of: int) -> bool:
     """Whether a tensor looks at the pairs of each with itself alone."""
-    offset, sizes, strides = form_of(ref)
-    start, _, steps = form_of(made)
+    offset, sizes, strides = ref.layout
+    start, _, steps = made.layout
     return offset == start and sizes == [of] and strides == [steps[0] + steps[1]]
-
-
-def form_of(ref: Ref) -> tuple[int, list[int], list[int]]:
-    """Where a tensor begins in its storage, its sizes and its strides."""
-    form: tuple[int, str, str] = ref.form[:3]  # type: ignore[index]
-    return form[0], json.loads(form[1]), json.loads(form[2])

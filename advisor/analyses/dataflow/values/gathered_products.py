@@ -41,7 +41,7 @@ def find(ops: Sequence[Op], parameters: Set[tuple[int, int]]) -> list[Same]:
         if _gathers(op):
             own = any(kinds.get(ref.storage) == "own" for argument in op.inputs[1:] for ref in argument)
             mine, written = ("gathered" if own else "equal"), list(op.inputs[0])
-        given = {ref.storage for argument in op.inputs for ref in argument if op.place == "elsewhere"}
+        given = {ref.storage for ref in op.refs if op.place == "elsewhere"}
         changed = (ref.storage for ref in (*op.outputs, *written))
         kinds |= dict.fromkeys((storage for storage in changed if storage not in given), mine)
         place += op.place != "elsewhere"
@@ -62,7 +62,7 @@ def _kind(op: Op, kinds: dict[int, _Kind], parameters: Set[tuple[int, int]]) -> 
     if op.random or value_numbering.tells_nothing(op) or not op.name.startswith("aten::"):
         # Memory that nothing was written to yet is filled by what comes next.
         return "equal" if op.name.startswith(("aten::empty", "aten::new_empty")) else "own"
-    read = [_of(ref, kinds, parameters) for argument in op.inputs for ref in argument]
+    read = [_of(ref, kinds, parameters) for ref in op.refs]
     if "own" in read:
         return "own"
     twice = op.name in _PRODUCTS and read.count("gathered") == 2

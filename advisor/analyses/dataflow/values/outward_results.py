@@ -7,8 +7,6 @@ step reads it, which is told. A number that Python decides by (`if loss.isnan()`
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -64,9 +62,7 @@ def _writers(ops: Sequence[Op], made: Sequence[unread_rows.Made]) -> Iterator[in
 def _left(ops: Sequence[Op], made: Sequence[unread_rows.Made], *, numbers: bool) -> Iterator[tuple[int, Ref]]:
     """Ops with what no op of the step reads of their results: single numbers, or else more than one."""
     added = _read_by_writers(ops)
-    by_op: dict[int, list[unread_rows.Made]] = {}
-    for one in made:
-        by_op.setdefault(one.at, []).append(one)
+    by_op = unread_rows.of_each_op(made)
     for at, mine in by_op.items():
         # Of several results that which nobody reads was dropped, where another one is read.
         read = any(one.reads or one.ref.storage in added for one in mine)
@@ -83,14 +79,14 @@ def _read_by_writers(ops: Sequence[Op]) -> set[int]:
     found: set[int] = set()
     for op in ops:
         if written := {ref.storage for ref in value_numbering.written(op)}:
-            found |= {ref.storage for argument in op.inputs for ref in argument} - written
+            found |= {ref.storage for ref in op.refs} - written
     return found
 
 
 def _unread(made: unread_rows.Made, *, numbers: bool) -> list[Ref]:
     """What no op reads of a result: single numbers, or else what is more than one."""
     left = list(made.views.values()) if made.views or made.reads else [made.ref]
-    return [ref for ref in left if (ref.storage >= 0 and _count(ref) == 1) == numbers]
+    return [ref for ref in left if (ref.storage >= 0 and ref.elements == 1) == numbers]
 
 
 def _read_later(ops: Sequence[Op], kept: dict[int, int], place: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -100,15 +96,10 @@ def _read_later(ops: Sequence[Op], kept: dict[int, int], place: Sequence[int]) -
     """
     fresh: set[int] = set()
     for at, op in enumerate(ops):
-        for ref in (ref for argument in op.inputs for ref in argument if ref.storage not in fresh):
+        for ref in (ref for ref in op.refs if ref.storage not in fresh):
             # Numbers of the script lie wherever there is room.
             if ref.storage in kept and op.place != "elsewhere" and not ref.number:
                 yield kept[ref.storage], place[at]
         # What only looks at a result leaves it to those that read it after.
-        touched = {ref.storage for argument in op.inputs for ref in argument}
+        touched = {ref.storage for ref in op.refs}
         fresh.update(ref.storage for ref in op.outputs if ref.storage not in touched)
-
-
-def _count(ref: Ref) -> int:
-    sizes: list[int] = json.loads(ref.form[1])  # type: ignore[index]
-    return math.prod(sizes)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import Struct
 
@@ -61,18 +60,18 @@ def _dimension(op: Op) -> int:
 
 
 def _length(op: Op) -> int:
-    sizes = _form(op.outputs[0])[1] if op.outputs else []
+    sizes = op.outputs[0].sizes if op.outputs else []
     return sizes[_dimension(op)] if sizes and -len(sizes) <= _dimension(op) < len(sizes) else 0
 
 
 def _reach(op: Op, made: Ref, seen: Sequence[Ref]) -> int:
     """How far from the nearer end on the elements are read; all of them where that cannot be told."""
-    offset, sizes, strides = _form(made)
+    offset, sizes, strides = made.layout
     length, step = _length(op), strides[_dimension(op)] if sizes else 0
     plain = all(stride == math.prod(sizes[at + 1 :]) for at, stride in enumerate(strides))
     if not plain or not step:
         return length
-    spans = [_span(_form(ref), offset, step, length) for ref in seen]
+    spans = [_span(ref.layout, offset, step, length) for ref in seen]
     if not all(spans):
         return length
     first, last = min(one[0] for one in spans if one), max(one[1] for one in spans if one)
@@ -91,8 +90,3 @@ def _span(form: tuple[int, list[int], list[int]], start: int, step: int, length:
         elif (size - 1) * stride >= step:
             return None
     return (first, last) if last < length else None
-
-
-def _form(ref: Ref) -> tuple[int, list[int], list[int]]:
-    form: tuple[Any, ...] = ref.form  # type: ignore[assignment]
-    return form[0], json.loads(form[1]), json.loads(form[2])

@@ -8,8 +8,6 @@ cosine is what that began with, but where something was added between the two.
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -58,9 +56,7 @@ class Picked(Struct, frozen=True):
 def find(ops: Sequence[Op], stored: unread_rows.Storages | None = None) -> list[Picked]:
     """Ops of one step, by their place in it. stored: `unread_rows.storages` of these ops, if known."""
     made, place = stored or unread_rows.storages(ops)
-    results: dict[int, list[unread_rows.Made]] = {}
-    for one in made:
-        results.setdefault(one.at, []).append(one)
+    results = unread_rows.of_each_op(made)
     sparse = _sparse(ops)
     found: dict[int, tuple[int, int]] = {}
     trips = dict(_round_trips(ops, results, sparse))
@@ -68,10 +64,10 @@ def find(ops: Sequence[Op], stored: unread_rows.Storages | None = None) -> list[
         mine = results.get(at, [])
         if len(mine) == 1 and at not in trips and ops[at].place == "loop" and _followed(ops[at]):
             read = _read(mine[0], ops, found, sparse)
-            if read is not None and read[1] <= _most(ops[at]) * _count(mine[0].ref):
+            if read is not None and read[1] <= _most(ops[at]) * mine[0].ref.elements:
                 found[at] = read
     found |= trips  # what these begin with is read in full
-    counts = {at: _count(results[at][0].ref) for at in found}
+    counts = {at: results[at][0].ref.elements for at in found}
     return [Picked(place[at], place[reader], read, counts[at]) for at, (reader, read) in sorted(found.items())]
 
 
@@ -99,7 +95,7 @@ def _read(
         return None
     reader, elements = -1, 0
     for at, ref in made.reads:
-        if at in found and _count(ref) == _count(ops[at].outputs[0]) and ops[at].name not in _PRODUCTS:
+        if at in found and ref.elements == ops[at].outputs[0].elements and ops[at].name not in _PRODUCTS:
             reader, read = found[at]
         else:
             reader, read = at, _taken(ops[at], ref, made.ref, sparse.get(at, {}))
@@ -113,13 +109,13 @@ def _taken(op: Op, ref: Ref, made: Ref, sparse: dict[int, int]) -> int:
     """How many elements an op reads of a tensor; 0 where all, or it is not known."""
     first = bool(op.inputs and op.inputs[0] and op.inputs[0][0] is ref)
     if op.name in _TAKES and first and len(op.outputs) == 1:
-        return _count(op.outputs[0])
+        return op.outputs[0].elements
     if op.name == "aten::mul" or (op.name == "aten::where" and op.inputs[1:] and op.inputs[1] == (ref,)):
         others = op.inputs[:1] if op.name == "aten::where" else op.inputs
         known = [sparse[one.storage] for argument in others for one in argument if one.storage in sparse]
-        if known and _count(ref) == _count(op.outputs[0]):
+        if known and ref.elements == op.outputs[0].elements:
             return min(known)
-    return _count(ref) if _count(ref) < _count(made) else 0
+    return ref.elements if ref.elements < made.elements else 0
 
 
 def _sparse(ops: Sequence[Op]) -> dict[int, dict[int, int]]:
@@ -127,11 +123,11 @@ def _sparse(ops: Sequence[Op]) -> dict[int, dict[int, int]]:
     now: dict[int, int] = {}
     found: dict[int, dict[int, int]] = {}
     for at, op in enumerate(ops):
-        read = {ref.storage: now[ref.storage] for argument in op.inputs for ref in argument if ref.storage in now}
+        read = {ref.storage: now[ref.storage] for ref in op.refs if ref.storage in now}
         if any(read.values()):
             found[at] = {storage: count for storage, count in read.items() if count}
         left = _left(op, now)
-        given = {ref.storage for argument in op.inputs for ref in argument}
+        given = {ref.storage for ref in op.refs}
         written = value_numbering.written(op)
         for storage in {ref.storage for ref in op.outputs} - given | {ref.storage for ref in written}:
             now.pop(storage, None)
@@ -148,13 +144,13 @@ def _left(op: Op, now: dict[int, int]) -> int | None:
     if first is None:
         return None
     if op.name == "aten::one_hot":
-        return _count(first)
+        return first.elements
     if op.name in _WRITES and first.storage in now:
         indices = [ref for argument in op.inputs[1:3] for ref in argument]
         # Where some dimensions have no index, all along them is written.
-        whole = "scatter" in op.name or len(op.inputs[1]) == len(json.loads(first.form[1]))  # type: ignore[index]
-        return now[first.storage] + max(map(_count, indices)) if indices and whole else None
-    known = [now[ref.storage] for argument in op.inputs for ref in argument if ref.storage in now]
+        whole = "scatter" in op.name or len(op.inputs[1]) == len(first.sizes)
+        return now[first.storage] + max(ref.elements for ref in indices) if indices and whole else None
+    known = [now[ref.storage] for ref in op.refs if ref.storage in now]
     if op.name == "aten::div":
         return now.get(first.storage)
     return min(known) if op.name in _KEEPS and known else None
@@ -183,9 +179,4 @@ def _only_reader(made: list[unread_rows.Made]) -> int | None:
     if len(made) != 1 or made[0].changed or made[0].views or len(made[0].reads) != 1:
         return None
     at, ref = made[0].reads[0]
-    return at if _count(ref) == _count(made[0].ref) else None
-
-
-def _count(ref: Ref) -> int:
-    sizes: list[int] = json.loads(ref.form[1])  # type: ignore[index]
-    return math.prod(sizes)
+    return at if ref.elements == made[0].ref.elements else None

@@ -15,7 +15,7 @@ from msgspec import Struct
 from advisor.analyses.dataflow.observed.aligned import in_each
 from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
 from advisor.analyses.dataflow.values import unread_rows
-from advisor.analyses.dataflow.values.diagonals import BY_PAIR, PRODUCTS, form_of
+from advisor.analyses.dataflow.values.diagonals import BY_PAIR, PRODUCTS
 
 # Of what is read half and more, batches of blocks with padding need about as much.
 _MOST_READ = 0.5
@@ -34,9 +34,7 @@ class Block(Struct, frozen=True):
 def find(ops: Sequence[Op], stored: unread_rows.Storages | None = None) -> list[Block]:
     """Ops of one step, by their place in it. stored: `unread_rows.storages` of these ops, if known."""
     made, place = stored or unread_rows.storages(ops)
-    results: dict[int, list[unread_rows.Made]] = {}
-    for one in made:
-        results.setdefault(one.at, []).append(one)
+    results = unread_rows.of_each_op(made)
     found: dict[int, Block] = {}
     for at in reversed(range(len(ops))):
         mine = results.get(at, [])
@@ -57,7 +55,7 @@ def judge(steps: Sequence[Sequence[Block]], names: Sequence[Sequence[str]]) -> l
 
 def _pairs(op: Op) -> tuple[int, int] | None:
     """How many of each list an op makes pairs of; None where it makes something else."""
-    sizes = form_of(op.outputs[0])[1]
+    sizes = op.outputs[0].sizes
     if len(sizes) < 2 or min(sizes[:2]) < 2 or (op.name in PRODUCTS and len(sizes) > 2):
         return None
     if op.name not in PRODUCTS and (op.name not in BY_PAIR or not _keeps_pairs(op, sizes)):
@@ -67,7 +65,7 @@ def _pairs(op: Op) -> tuple[int, int] | None:
 
 def _keeps_pairs(op: Op, sizes: list[int]) -> bool:
     """Whether each argument has these pairs, with more of each where an op sums that up, or is broadcast to them."""
-    for given in (form_of(ref)[1] for argument in op.inputs for ref in argument):
+    for given in (ref.sizes for ref in op.refs):
         if len(given) >= 2 and any(mine not in (1, whole) for mine, whole in zip(given, sizes, strict=False)):
             return False
         if len(given) > len(sizes) and given[:2] != sizes[:2]:
@@ -90,8 +88,8 @@ def _read(made: unread_rows.Made, found: dict[int, Block], pairs: tuple[int, int
 
 def _covered(made: Ref, parts: Sequence[Ref]) -> float | None:
     """The share of a tensor that its parts cover, which must not overlap; None where one is the whole."""
-    whole = math.prod(form_of(made)[1])
-    forms = {str(form_of(ref)): form_of(ref) for ref in parts}
+    whole = made.elements
+    forms = {str(ref.layout): ref.layout for ref in parts}
     if len(forms) > _MOST_PARTS or any(math.prod(sizes) >= whole for _, sizes, _ in forms.values()):
         return None
     return sum(math.prod(sizes) for _, sizes, _ in forms.values()) / max(whole, 1)

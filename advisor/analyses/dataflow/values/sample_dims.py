@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
+from advisor.analyses.dataflow.observed.value_numbering import Op
 
 
 class Lies(NamedTuple):
@@ -33,24 +33,18 @@ def through(op: Op, lies: Sequence[Lies | None]) -> list[Lies] | None:
     """
     name = op.name.removeprefix("aten::").removesuffix("_")
     judge = _JUDGES.get(name)
-    refs = [ref for argument in op.inputs for ref in argument]
+    refs = op.refs
     if judge is None or not op.outputs or not op.name.startswith("aten::"):
         return None
-    given = [(sizes_of(ref), one) for ref, one in zip(refs, lies, strict=True)]
+    given = [(ref.sizes, one) for ref, one in zip(refs, lies, strict=True)]
     found: list[Lies] = []
     for ref in op.outputs:
-        sizes = sizes_of(ref)
+        sizes = ref.sizes
         dim = judge(op, given, sizes)
         if dim is None or not 0 <= dim < len(sizes):
             return None
         found.append(Lies(dim, sizes[dim]))
     return found
-
-
-def sizes_of(ref: Ref) -> list[int]:
-    """The sizes of a tensor."""
-    sizes: list[int] = json.loads(ref.form[1])  # type: ignore[index]
-    return sizes
 
 
 def _scalars(op: Op) -> list[object]:

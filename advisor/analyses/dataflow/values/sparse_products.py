@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 
 from advisor.analyses.dataflow.observed.observed_steps import ObservedSteps
@@ -38,7 +37,7 @@ def products(ops: Iterable[Op], still: Iterable[int]) -> dict[int, list[Product]
     unchanged = set(still)
     found: dict[int, list[Product]] = {}
     for op in ops:
-        factors = [ref for argument in op.inputs for ref in argument][-2:]  # before them stands what addmm adds
+        factors = op.refs[-2:]  # before them stands what addmm adds
         if op.name not in _PRODUCTS or op.place != "loop" or len(factors) < 2 or factors[0].storage not in unchanged:
             continue
         (rows, columns), (inner, width) = (_sizes(one) for one in factors)
@@ -50,5 +49,5 @@ def products(ops: Iterable[Op], still: Iterable[int]) -> dict[int, list[Product]
 
 def _sizes(ref: Ref) -> tuple[int, int]:
     """Rows and columns of a matrix; zeros for anything else."""
-    sizes = json.loads(ref.form[1]) if isinstance(ref.form, tuple) else []
+    sizes = ref.sizes if isinstance(ref.form, tuple) else []
     return (sizes[0], sizes[1]) if len(sizes) == 2 else (0, 0)

@@ -6,7 +6,6 @@ it, through `coalesce`, to the product with it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 
 from msgspec import Struct
@@ -34,7 +33,7 @@ def find(ops: Sequence[Op], constant: Collection[int]) -> list[CoordinateProduct
     found = []
     mine = (op for op in ops if op.place != "elsewhere")
     for at, op in enumerate(mine):
-        given = [ref.tensor for argument in op.inputs for ref in argument]
+        given = [ref.tensor for ref in op.refs]
         known = [matrices[one] for one in given if one in matrices] if op.place == "loop" else []
         if known and op.name in _PRODUCTS:
             made, between, filled = known[0]
@@ -51,5 +50,5 @@ def find(ops: Sequence[Op], constant: Collection[int]) -> list[CoordinateProduct
 
 def _filled(op: Op) -> int:
     """How many numbers the matrix holds: its indices are two rows of so many."""
-    sizes: list[int] = json.loads(op.inputs[0][0].form[1]) if op.inputs and op.inputs[0] else []  # type: ignore[index]
+    sizes = op.inputs[0][0].sizes if op.inputs and op.inputs[0] else []
     return sizes[1] if len(sizes) == 2 else 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
 
@@ -80,9 +80,7 @@ def unread(ops: Sequence[Op], stored: Storages | None = None) -> list[UnreadRow]
     stored: `storages` of these ops, if known.
     """
     made, place = stored or storages(ops)
-    results: dict[int, list[Made]] = {}
-    for one in made:
-        results.setdefault(one.at, []).append(one)
+    results = of_each_op(made)
     found: dict[int, tuple[int, float]] = {}
     masked = _masked(ops)
     for at in reversed(range(len(ops))):
@@ -94,6 +92,14 @@ def unread(ops: Sequence[Op], stored: Storages | None = None) -> list[UnreadRow]
     return [UnreadRow(place[at], place[reader], share) for at, (reader, share) in sorted(found.items())]
 
 
+def of_each_op(made: Iterable[Made]) -> dict[int, list[Made]]:
+    """What each op made, by its place."""
+    found: dict[int, list[Made]] = {}
+    for one in made:
+        found.setdefault(one.at, []).append(one)
+    return found
+
+
 def storages(ops: Sequence[Op]) -> Storages:
     """What was made in this step with its readers, and for each op its place among those that are recorded."""
     now: dict[int, Made] = {}
@@ -103,10 +109,10 @@ def storages(ops: Sequence[Op]) -> Storages:
     for at, op in enumerate(ops):
         place.append(count)
         count += op.place != "elsewhere"
-        touched = {ref.storage for argument in op.inputs for ref in argument}
+        touched = {ref.storage for ref in op.refs}
         looks = any(ref.storage in touched for ref in op.outputs)
         writes = {ref.storage for ref in value_numbering.written(op)}
-        for ref in (ref for argument in op.inputs for ref in argument):
+        for ref in op.refs:
             one = now.get(ref.storage)
             # A backward pass reads what its forward pass kept; it would have kept fewer rows.
             if one is None or op.place == "backward":
@@ -137,7 +143,7 @@ def _by_row(op: Op) -> bool:  # noqa: PLR0911 - a kind of op in each line
     given = [len(argument) for argument in op.inputs]
     if not given or given[0] != 1 or len(op.outputs) != 1:
         return False
-    read, wrote = _sizes(op.inputs[0][0]), _sizes(op.outputs[0])
+    read, wrote = op.inputs[0][0].sizes, op.outputs[0].sizes
     if len(read) < 2 or read[:-1] != wrote[:-1]:
         same = op.name in _RESHAPE and read[-1:] == wrote[-1:]
         return same and len(read) > 1 and math.prod(read) == math.prod(wrote)
@@ -147,9 +153,9 @@ def _by_row(op: Op) -> bool:  # noqa: PLR0911 - a kind of op in each line
     if op.name.endswith("_norm"):
         return isinstance(first, list) and len(first) == 1
     if op.name in _WITH_NUMBER:
-        return all(not _sizes(ref) for argument in op.inputs[1:] for ref in argument)
+        return all(not ref.sizes for argument in op.inputs[1:] for ref in argument)
     if op.name in _PRODUCTS:
-        return given[1:2] == [1] and len(_sizes(op.inputs[1][0])) == 2
+        return given[1:2] == [1] and len(op.inputs[1][0].sizes) == 2
     return op.name in _BY_ROW or op.name in _RESHAPE
 
 
@@ -162,7 +168,7 @@ def _masked(ops: Sequence[Op]) -> dict[int, float]:
     masks: dict[int, _Mask] = {}  # by storage
     products: dict[int, _Mask] = {}
     for at, op in enumerate(ops):
-        given = [ref for argument in op.inputs for ref in argument]
+        given = op.refs
         read = [masks[ref.storage] for ref in given if ref.storage in masks]
         made = {ref.storage for ref in op.outputs} - {ref.storage for ref in given}
         made |= {ref.storage for ref in value_numbering.written(op)}
@@ -187,7 +193,7 @@ def _masked(ops: Sequence[Op]) -> dict[int, float]:
 
 def _is_column(ref: Ref, masks: dict[int, _Mask]) -> bool:
     """Whether it is a mask that has one number for each row."""
-    return ref.storage in masks and len(_sizes(ref)) > 1 and _sizes(ref)[-1] == 1
+    return ref.storage in masks and len(ref.sizes) > 1 and ref.sizes[-1] == 1
 
 
 def _read(
@@ -220,23 +226,18 @@ def _taken(op: Op, ref: Ref, made: Ref) -> int | None:
     """How many rows an op takes; None where it reads all, or parts of rows."""
     if op.name in _TAKE and op.inputs[0] and op.inputs[0][0] is ref and len(op.outputs) == 1:
         return _rows(op.outputs[0]) if _alike(op.outputs[0], made) else None
-    if op.name == _LOSS and op.inputs[0] and op.inputs[0][0] is ref and _sizes(ref)[1:2] == _sizes(made)[-1:]:
-        return math.prod(_sizes(ref)) // _sizes(made)[-1]  # classes are the second dimension
+    if op.name == _LOSS and op.inputs[0] and op.inputs[0][0] is ref and ref.sizes[1:2] == made.sizes[-1:]:
+        return ref.elements // made.sizes[-1]  # classes are the second dimension
     return _rows(ref) if _alike(ref, made) and _rows(ref) < _rows(made) else None
 
 
 def _alike(ref: Ref, made: Ref) -> bool:
     """Whether a tensor has whole rows of what was made."""
-    return len(_sizes(ref)) >= 2 and _sizes(ref)[-1] == _sizes(made)[-1]
+    return len(ref.sizes) >= 2 and ref.sizes[-1] == made.sizes[-1]
 
 
 def _rows(ref: Ref) -> int:
-    return math.prod(_sizes(ref)[:-1])
-
-
-def _sizes(ref: Ref) -> list[int]:
-    sizes: list[int] = json.loads(ref.form[1])  # type: ignore[index]
-    return sizes
+    return math.prod(ref.sizes[:-1])
 
 
 def judge(steps: Sequence[Sequence[UnreadRow]], names: Sequence[Sequence[str]]) -> list[UnreadRow]:

@@ -56,11 +56,10 @@ def _by_number(op: Op, makers: dict[int, Op], known: Set[tuple[int, int]]) -> bo
     """
     if op.name not in _PRODUCTS:
         return False
-    factors = [ref for argument in op.inputs for ref in argument if not _is_large(ref)]
+    factors = [ref for ref in op.refs if not _is_large(ref)]
     made = [makers[ref.storage] for ref in factors if ref.storage in makers and not ref.number]
     return any(_stated(ref, known) for ref in factors) or any(
-        one.name == "aten::mul" and any(_stated(ref, known) for argument in one.inputs for ref in argument)
-        for one in made
+        one.name == "aten::mul" and any(_stated(ref, known) for ref in one.refs) for one in made
     )
 
 
@@ -141,10 +140,7 @@ def _terms(
     if all(ops[at].name in _TOUCHES for at in vain):
         return None
     return ZeroTerms(
-        products=products,
-        ops=sorted(vain - told),
-        told=sorted(told),
-        statistics=any(ops[at].training for at in vain),
+        products=products, ops=sorted(vain - told), told=sorted(told), statistics=any(ops[at].training for at in vain)
     )
 
 

@@ -47,11 +47,7 @@ def cost() -> dict[str, float] | None:
         return None
     frame_us = max(deeper - plain, 0.0) / _DEEPER
     file_us = max((wider - plain) / len(files) - frame_us, 0.0)
-    return {
-        "us": max(plain - _FRAMES * frame_us - _OWN_FILES * file_us, 0.0),
-        "frame_us": frame_us,
-        "file_us": file_us,
-    }
+    return {"us": max(plain - _FRAMES * frame_us - _OWN_FILES * file_us, 0.0), "frame_us": frame_us, "file_us": file_us}
 
 
 def _through(file: str, name: str) -> Callable[[Sequence[Any], Call], Any]:

@@ -38,7 +38,6 @@ EXAMPLES = [
             cpu    [F ]         [F ]
             """,
             us=100,
-            F="aten::linear",
         ),
         saves_us="unknown",
     ),
@@ -50,7 +49,6 @@ EXAMPLES = [
             cpu    [F ]         [F ]
             """,
             us=10,
-            F="aten::linear",
         ),
         saves_us=None,
     ),

@@ -204,7 +204,6 @@ def softcapped(rt: Framed, fixed: bool) -> None:
 
 
 LAYERS, SHAPE, QWEN = 24, (8, 1_024, 896, 2, 4_864), 151_936
-TRAINER = "transformers/trainer.py(3736): training_step"
 
 
 def recomputing(rt: Started, fixed: bool) -> None:
