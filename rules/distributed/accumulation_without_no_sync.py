@@ -33,6 +33,7 @@ from advisor.api import (
     NCCL,
     ZERO_GRAD,
     CallSites,
+    Category,
     Communication,
     Drawing,
     Ev,
@@ -61,6 +62,7 @@ from ..shared._words import count, each_step
 
 CONFIRMED = "measured pair on a CPU: eight passes per update, two ranks, with and without no_sync()"
 
+_FORWARD = "DistributedDataParallel.forward"
 # Gradients into their bucket, and out of it again: neither happens without a reduction.
 _COPIES = ("reducer::mul_out", "reducer::copy_bucket_to_grad")
 
@@ -97,7 +99,7 @@ def check(
             f"nothing else happens."
         ),
         saving=_saving(scale, needless.share * low_us, needless.share * high_us, breakdown.on_device),
-        where=_where(costs, sites, part),
+        where=_where(costs, sites, part, _in_forward(price)),
         facts={
             "passes_per_update": needless.per_update,
             "exposed_us": exposed_us,
@@ -127,17 +129,28 @@ def _saving(scale: Scale, low_us: float, high_us: float, on_device: bool) -> Sav
     return scale.saving(min(low_us, high_us), max(low_us, high_us), how)
 
 
-def _where(costs: LineCosts | None, sites: CallSites | None, part: str) -> tuple[Source, ...]:
-    """The line of the loop that runs a pass, and down to the one that waits for the other ranks.
+def _in_forward(price: Price) -> Ints:
+    """The outermost ops of the model's forward passes."""
+    wrapped = price.ops.nesting.within(price.ops.events.named(_FORWARD))
+    outer = price.ops.outermost
+    return outer[(wrapped & price.ops.events.of(Category.CPU_OP))[outer]]
 
-    `no_sync()` holds a forward pass and its backward pass, and the loop knows which pass is the last:
+
+def _where(costs: LineCosts | None, sites: CallSites | None, part: str, forward: Ints) -> tuple[Source, ...]:
+    """Where `no_sync()` begins, and down to the line that waits for the other ranks.
+
+    It holds a forward pass and its backward pass, and the loop knows which pass is the last: that is the line of the
+    loop that runs a pass, or the one that calls the model where the loop runs both itself.
     docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html#torch.nn.parallel.DistributedDataParallel.no_sync
+
+    forward: ops of forward passes
     """
     line = max(costs.lines, key=lambda line: line.parts.get(part, 0.0), default=None) if costs else None
     if line is None or not line.parts.get(part):
         return ()
     called = sites.leading_to(line.source) if sites else ()
-    return (*reversed(called), line.source)
+    model = sites.beside(int(forward[0]), line.source) if sites and not called and len(forward) else None
+    return (*((model,) if model else ()), *reversed(called), line.source)
 
 
 _NO_SYNC = Fix(

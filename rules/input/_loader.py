@@ -134,9 +134,9 @@ class Seen:
             "workers": self.workers,
             "sample_us": self.facts.sample_us if self.facts else None,
         }
-        # What is to be changed is where the loader is made.
-        made = workers_at(self.facts) if fix and "DataLoader(" in fix.after else ()
-        where = tuple(dict.fromkeys((*made, *self.where)))
+        # What is to be changed is where the loader is made; other fixes have it as a last place, to say which it is.
+        first = workers_at(self.facts) if fix and "DataLoader(" in fix.after else ()
+        where = first_of(first, (*self.where, *made_at(self.facts)))
         return Finding(message, saving=saving, where=where, facts=known | facts, fix=fix, claims=claims)
 
 

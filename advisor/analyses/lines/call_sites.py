@@ -83,12 +83,22 @@ class CallSites:
 
     def leading_to(self, source: Source) -> tuple[Source, ...]:
         """The lines that call this one, the innermost first, up to that of the loop over steps."""
-        theirs = [stack for stack in self.spent_ns if stack[0] == source.place]
-        longest = max(theirs, key=lambda stack: (self.spent_ns[stack], stack), default=())
+        longest = self._longest(source)
         others = [stack for stack in self.spent_ns if longest[-len(stack) :] != stack]
         # Lines around the loop are those that every other line is called from as well.
         around = min((_common(longest, stack) for stack in others), default=len(longest))
         return tuple(self.sources[place] for place in longest[1 : len(longest) - around])
+
+    def beside(self, row: int, source: Source) -> Source | None:
+        """The line that leads to this event in the function that runs the other line itself; None where one does both.
+
+        source: the other line
+        """
+        stack, theirs = self.op_stack(row) or (), self._longest(source)
+        shared = _common(stack, theirs)
+        if shared + 1 != len(theirs) or len(stack) <= shared:
+            return None
+        return self.sources[stack[len(stack) - shared - 1]]
 
     def runs_training(self, source: Source) -> bool:
         """Whether the training runs below this line: what it leads to without a deeper one is a library's."""
@@ -107,6 +117,11 @@ class CallSites:
             if callers - {taken[at]}:
                 return self.sources[taken[at]]
         return None
+
+    def _longest(self, source: Source) -> Stack:
+        """The stack in which this line, innermost, takes most of its time; empty where it has none."""
+        theirs = [stack for stack in self.spent_ns if stack[0] == source.place]
+        return max(theirs, key=lambda stack: (self.spent_ns[stack], stack), default=())
 
     def _above(
         self,

@@ -136,3 +136,27 @@ def test_the_lines_that_lead_to_one_end_at_the_loop_over_steps(line: int, called
 def test_a_loop_that_runs_one_function_is_known_by_its_own_line() -> None:
     loop = sites(((NETWORK, BATCH, RUNS), 60), ((STEP, BATCH, RUNS), 20), ((PICTURE, RUNS), 1))
     assert lines_of(loop.leading_to(Source("train.py", NETWORK))) == [BATCH]
+
+
+@pytest.mark.parametrize(
+    ("stack", "line"),
+    [
+        ((NETWORK, BATCH, RUNS), BATCH),
+        ((BATCH, RUNS), BATCH),
+        ((STEP, RUNS), None),  # the line itself
+        ((RUNS,), None),  # runs that line, and this event
+        (None, None),  # no line was recorded
+    ],
+)
+def test_the_line_beside_another_is_in_the_function_that_runs_it(
+    stack: tuple[int, ...] | None, line: int | None
+) -> None:
+    places = stack and tuple(("train.py", number) for number in stack)
+    known = replace(sites(*STEPS), op_stack=lambda _: places)
+    beside = known.beside(0, Source("train.py", STEP))
+    assert (beside and beside.line) == line
+
+
+def test_a_line_of_a_helper_has_none_beside_it_in_the_loop() -> None:
+    known = replace(sites(*STEPS), op_stack=lambda _: (("train.py", BATCH), ("train.py", RUNS)))
+    assert known.beside(0, Source("train.py", NETWORK)) is None

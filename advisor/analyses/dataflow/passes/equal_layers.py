@@ -95,8 +95,8 @@ def _layer(op: Op, known: Collection[tuple[int, int]]) -> Hashable | None:
 
 def _form(op: Op) -> tuple[Hashable, ...]:
     """The op with the forms of what it reads and makes, wherever in their storages that lies."""
-    given = tuple(tuple(ref.sizes for ref in argument) for argument in op.inputs)
-    return op.name, op.scalars, given, tuple(ref.sizes for ref in op.outputs)
+    given = tuple(tuple(_sizes(ref) for ref in argument) for argument in op.inputs)
+    return op.name, op.scalars, given, tuple(_sizes(ref) for ref in op.outputs)
 
 
 def _sizes(ref: Ref) -> Hashable:
