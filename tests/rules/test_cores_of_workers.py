@@ -6,8 +6,10 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from advisor.analyses.costs.line_costs import LineCosts
 from advisor.api import RankRecord, Saving, Source
 from advisor.capture.record import Loader, Vitals
 
@@ -43,12 +45,11 @@ def test_waits_for_cores_add_to_the_high_end_alone_and_never_past_the_step() -> 
 
 def costs(*lines: tuple[int, float, float]) -> Any:
     """(line, µs in fetches, ops recorded)"""
-    return SimpleNamespace(
-        lines=[
-            SimpleNamespace(source=Source("train.py", line, "f"), called_from=None, parts={"input": us}, rows=rows)
-            for line, us, rows in lines
-        ]
-    )
+    found: list[Any] = [
+        SimpleNamespace(source=Source("train.py", line, "f"), called_from=None, parts={"input": us}, rows=rows)
+        for line, us, rows in lines
+    ]
+    return LineCosts(tuple(found), np.empty(0, np.int64))
 
 
 @pytest.mark.parametrize(

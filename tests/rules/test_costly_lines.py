@@ -6,8 +6,10 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from advisor.analyses.costs.line_costs import LineCosts
 from advisor.api import Price, Source
 from advisor.capture.record import Loader
 
@@ -31,17 +33,16 @@ class Deprofiled:
 
 def costs(*lines: tuple[int, float, float, int | None]) -> Any:
     """(line, µs in fetches, ops recorded, the line that called it)"""
-    return SimpleNamespace(
-        lines=[
-            SimpleNamespace(
-                source=Source("train.py", line, "f"),
-                parts={"input": us},
-                rows=rows,
-                called_from=("train.py", caller) if caller else None,
-            )
-            for line, us, rows, caller in lines
-        ]
-    )
+    found: list[Any] = [
+        SimpleNamespace(
+            source=Source("train.py", line, "f"),
+            parts={"input": us},
+            rows=rows,
+            called_from=("train.py", caller) if caller else None,
+        )
+        for line, us, rows, caller in lines
+    ]
+    return LineCosts(tuple(found), np.empty(0, np.int64))
 
 
 def found(lines: Any, fetch_us: float, facts: Loader | None = None) -> dict[int, float]:

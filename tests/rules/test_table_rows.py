@@ -7,8 +7,10 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from advisor.analyses.costs.line_costs import LineCosts
 from advisor.analyses.lines.library_calls import packages
 from advisor.analyses.lines.lines import LinesTrace
 from advisor.capture.record import Container
@@ -55,7 +57,8 @@ def test_a_line_belongs_to_the_package_that_takes_half_of_it() -> None:
 def test_the_row_comes_before_what_is_read_of_it(package: str, line: int, function: str, first: list[int]) -> None:
     costly = Source("train.py", line, function)
     row = Container("train.py", 41, "__getitem__", "self.table", "DataFrame", length=9000, operation="row")
-    costs = SimpleNamespace(lines=[SimpleNamespace(source=costly, package=package)])
+    line: Any = SimpleNamespace(source=costly, package=package)
+    costs = LineCosts((line,), np.empty(0, np.int64))
     found = loader.rows_before([costly], costs, SimpleNamespace(containers=[row]))
     assert [one.line for one in found] == first
     assert loader.rows_before([costly], None, None) == ()
