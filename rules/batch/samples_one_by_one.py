@@ -6,7 +6,8 @@ other module, with ops so short that most of their time is call overhead. Everyt
 belongs to the loop, and so does its part of the backward pass. `advisor run` observes in two separate steps whether a
 call needs the result of the previous one: what it needs is not counted. Lines and modules must be recorded; without
 them the rule reports nothing. Loops that run a backward pass for each call, as gradient accumulation does, and loops
-that the observed steps did not run are not reported.
+that the observed steps did not run are not reported; nor is a loop of a library that is handed the model, as a solver
+of differential equations is.
 
 ## Why it costs time
 Python, the dispatch of each op and the backward pass cost the same for one sample as for many. A model that is called
@@ -66,6 +67,8 @@ def check(
     for one, turn in zip(places.calls, turns.calls, strict=True):
         if turn.missed:
             continue  # what does not run in each step plays or decodes, most often: one call needs the other's result
+        if one.library:
+            continue  # a solver or a sampler that is handed the model: the script has no samples to stack
         goes = one.place.less(turn.stays)
         if (goes.beyond_us or 0.0) > max_work * (goes.us + goes.backward_us):
             continue  # long enough to be whole batches
@@ -102,16 +105,24 @@ _RECORDED = """
     cpu    [L             ][B    ]
     """
 
+_CALLED = "    cpu    [M             ]\n"
+_HANDED_OVER = "    cpu    [V             ]\n" + _CALLED
+
 
 def _line(number: int, times: int = 1) -> Ev:
     return Ev(f"advisor:line|train.py|{number}|train", "user_annotation", times=times)
 
 
-def _recorded(calls: int, ops: int) -> Any:
-    """So many calls of the model in line 31, each with so many layers; the backward pass in line 33."""
+def _recorded(calls: int, ops: int, solver: str = "") -> Any:
+    """So many calls of the model in line 31, each with so many layers; the backward pass in line 33.
+
+    solver: the function of a library that line 31 calls once, and that makes these calls.
+    """
     module, inside = _modules(calls)
-    layers = Ev(FORWARD.name, times=calls * ops, fill=0.3)
-    return draw(_RECORDED, us=100, C=_line(31, calls), M=module, N=inside, L=layers, S=_line(33))
+    layers, line = Ev(FORWARD.name, times=calls * ops, fill=0.3), _line(31, 1 if solver else calls)
+    text = _RECORDED.replace(_CALLED, _HANDED_OVER) if solver else _RECORDED
+    more = {"V": Ev(f"advisor:call|{solver}", "user_annotation")} if solver else {}
+    return draw(text, us=100, C=line, M=module, N=inside, L=layers, S=_line(33), **more)
 
 
 def _modules(calls: int = 1) -> tuple[Ev, Ev]:
@@ -131,6 +142,12 @@ EXAMPLES = [
         lines=_recorded(8, 3),
         saves_us=(0, 2400),
         says=("train.py:31", "`Scorer` 8 times a step"),
+    ),
+    Example(
+        "a solver that is handed the model calls it eight times",
+        _profiled(24),
+        lines=_recorded(8, 3, solver="solvers.integrate"),
+        near_miss=True,
     ),
     Example("both sides of a pair", _profiled(24), lines=_recorded(2, 12), near_miss=True),
     Example("the whole batch at once", _profiled(3), lines=_recorded(1, 3)),

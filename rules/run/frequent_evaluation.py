@@ -131,6 +131,14 @@ def _made_again(evaluation_s: float) -> dict[str, Any]:
     return _facts(evaluation_s, 10, 0) | {"loaders": [made_again]}
 
 
+def _fitted(evaluation_s: float, epochs: int) -> dict[str, Any]:
+    """Steps of a library's `fit` in line 80, the last of each epoch as much longer as its evaluation takes."""
+    trains = sample("step", 80, 300, "backward", package="fits")
+    evaluates = sample("long", 80, epochs, "forward", "eval_mode", "untrained", package="fits")
+    kinds = {"step": (60.0, 600 - epochs), "long": (evaluation_s, epochs)}
+    return run_of(kinds, trains, evaluates, epochs=epochs, usual_us=0.0)
+
+
 def _in_steps(*marks: str) -> dict[str, Any]:
     """600 steps of 100 ms: 120 of their 300 samples stand in a model in evaluation mode."""
     trains = sample("step", 80, 180, "forward", hits=180)
@@ -206,6 +214,14 @@ EXAMPLES = [
         says=("33 %", "at the end of each epoch"),
         fixes=("every 10 epochs",),
     ),
+    Example(
+        "after each epoch, in a library's loop: one line trains and evaluates",
+        STEPS_ON_CPU,
+        facts=_fitted(30.0, 10),
+        saves_us=(40_000, 50_000),
+        says=("train.py:80", "33 %", "at the end of each epoch"),
+    ),
+    Example("the same, a tenth of the run", STEPS_ON_CPU, facts=_fitted(7.0, 10), near_miss=True),
     Example(
         "a model in evaluation mode between steps, without a loader",
         STEPS_ON_CPU,

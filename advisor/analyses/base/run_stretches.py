@@ -23,6 +23,8 @@ _OF_DATASETS = ("__getitem__", "__getitems__")
 _NAMED = {"save": "checkpoints", "workers": "worker_restarts", "first_batch": "worker_restarts"}
 # What only a training step runs, however long other work on the machine holds it up there.
 _TRAINS = {"backward", "optimizer"}
+# What shows an evaluation at a statement that trains as well: its metrics follow a batch that nothing was trained on.
+_EVALUATES = {"evaluate", "untrained"}
 # A place belongs to the training step where ordinary steps, for their number, are sampled there this often at least,
 # compared with the longer ones. Batches of other lengths make a step two or three times as long, not ten.
 _OF_THE_STEP = 0.1
@@ -54,11 +56,15 @@ class Span(Struct, frozen=True):
 
 
 class _Groups(Struct, frozen=True):
-    """Statements that belong to training steps, that evaluate between them or within each, that log."""
+    """Statements that belong to training steps, that evaluate between them or within each, that log.
+
+    both: that train and evaluate, as a call of a library's `fit` does: there each sample tells by itself
+    """
 
     steps: set[Group]
     within: set[Group]
     evaluating: set[Group]
+    both: set[Group]
     logging: set[Group]
 
 
@@ -69,7 +75,9 @@ def spans_of(run: RunTimes, on_device: bool) -> Iterable[Span]:
     within = _evaluating_in_steps(run)
     steps = _step_groups(run) - within
     evaluating = {group_of(one) for one in run.samples if _is_evaluation(one, steps)}
-    groups = _Groups(steps | (_rare(run) - evaluating - within), within, evaluating | within, _logging(run))
+    both = {group_of(one) for one in run.samples if _is_marked(one)} & (steps | _trained_at(run))
+    steps |= both | (_rare(run) - evaluating - within)
+    groups = _Groups(steps, within, (evaluating - both) | within, both, _logging(run))
     for kind, spent_us in run.spent_us.items():
         mine = [one for one in run.samples if one.kind == kind and one.hits]
         hits = sum(one.hits for one in mine)
@@ -126,14 +134,24 @@ def _rare(run: RunTimes) -> set[Group]:
     return {group for group, seen in hits.items() if seen < _SEEN} - outside
 
 
-def _is_evaluation(one: RunSamples, steps: set[Group]) -> bool:
-    """A batch that nothing was trained on goes through a model, or a model in evaluation mode runs outside of steps."""
+def _trained_at(run: RunTimes) -> set[Group]:
+    """Statements that run backward passes or updates: no step that was sampled there need have been an ordinary one."""
+    return {group_of(one) for one in run.samples if one.kind != "start" and _TRAINS & set(one.marks)}
+
+
+def _is_marked(one: RunSamples) -> bool:
+    """Outside of ordinary steps, a framework evaluates, or a batch that nothing was trained on goes through a model."""
     marks = set(one.marks)
     if one.kind in ("start", "step"):
         return False
-    if marks & {"evaluate"} or ("untrained" in marks and marks & {"fetch", "forward"}):
-        return True
-    return {"eval_mode", "forward"} <= marks and group_of(one) not in steps
+    return "evaluate" in marks or ("untrained" in marks and bool(marks & {"fetch", "forward"}))
+
+
+def _is_evaluation(one: RunSamples, steps: set[Group]) -> bool:
+    """A sample that shows one, or a model in evaluation mode that runs outside of steps."""
+    if one.kind in ("start", "step"):
+        return False
+    return _is_marked(one) or ({"eval_mode", "forward"} <= set(one.marks) and group_of(one) not in steps)
 
 
 def _evaluating_in_steps(run: RunTimes) -> set[Group]:
@@ -168,6 +186,8 @@ def _part(one: RunSamples, groups: _Groups, on_device: bool) -> str:
         return "startup"
     if named := next((part for mark, part in _NAMED.items() if mark in one.marks), ""):
         return named
+    if group_of(one) in groups.both and one.kind not in ("start", "step") and _EVALUATES & set(one.marks):
+        return "evaluation"
     in_step = one.kind == "step" and group_of(one) not in groups.within
     if in_step or (one.kind == "long" and (group_of(one) in groups.steps or _TRAINS & set(one.marks))):
         return "training"

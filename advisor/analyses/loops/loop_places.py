@@ -47,11 +47,15 @@ _Functions = dict[_Function, dict[int, LineCost]]
 
 
 class CalledModel(Struct, frozen=True):
-    """A loop around calls of a model. where: its statement and the calling line; place: with all lines run in it."""
+    """A loop around calls of a model. where: its statement and the calling line; place: with all lines run in it.
+
+    library: the package that the loop is in; "" where it is the user's
+    """
 
     where: tuple[Source, ...]
     place: Block
     loop: Loop
+    library: str = ""
 
 
 class LoopPlaces(Struct, frozen=True):
@@ -135,7 +139,7 @@ def _of_model(one: ModelLoop, trace: Trace, steps: Steps, costs: LineCosts, rows
         feeds=feeds(trace, steps, costs, rows, within, turns),
     )
     where = sorted((line.source for line in (*around, one.line)), key=lambda source: source.line)
-    return CalledModel(tuple(where), block([*lines, *around]), loop)
+    return CalledModel(tuple(where), block([*lines, *around]), loop, one.library)
 
 
 def _apart(

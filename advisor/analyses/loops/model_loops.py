@@ -30,11 +30,13 @@ class ModelLoop(Struct, frozen=True):
     """A line that calls a module, which no other module calls, several times a step; no single layer of torch's.
 
     kind: the class of the module;  calls: how often in the recorded step
+    library: the package that calls it so often, where the line hands it over and is visited far less: it has no loop
     """
 
     line: LineCost
     kind: str
     calls: int
+    library: str = ""
 
 
 class ModelLoops(Struct, frozen=True):
@@ -54,11 +56,19 @@ class ModelLoops(Struct, frozen=True):
         events = recorded.trace.events
         passes = np.sort(events.start_ns[events.named(AUTOGRAD_NODE)])
         found = [
-            ModelLoop(lines[at], kind, len(starts))
-            for (at, _, kind), starts in _calls(recorded.trace).items()
+            ModelLoop(lines[at], kind, len(starts), _library(lines[at], visits, len(starts)))
+            for (at, _, kind), (starts, visits) in _calls(recorded.trace).items()
             if len(starts) >= _FEWEST and at in lines and not _each_with_a_pass(np.array(starts), passes)
         ]
         return cls(tuple(sorted(found, key=lambda one: -one.calls)))
+
+
+def _library(line: LineCost, visits: int, calls: int) -> str:
+    """The package whose functions call a module again and again in each visit of the line, as a solver does.
+
+    Empty for calls of torch's (the module itself) and for comprehensions, whose iterations are no visits.
+    """
+    return "" if line.inner or line.package == "torch" or _FEWEST * visits > calls else line.package
 
 
 def _each_with_a_pass(starts: Ints, passes: Ints) -> bool:
@@ -67,8 +77,8 @@ def _each_with_a_pass(starts: Ints, passes: Ints) -> bool:
     return 2 * int(np.count_nonzero(between)) >= len(between)
 
 
-def _calls(recorded: Trace) -> dict[tuple[tuple[str, int], str, str], list[int]]:
-    """By (file and line), path and class: when the line called the module in the last recorded step, ns.
+def _calls(recorded: Trace) -> dict[tuple[tuple[str, int], str, str], tuple[list[int], int]]:
+    """By (file and line), path and class: when the line called it in the last recorded step, ns, and how often it ran.
 
     Counted are the calls of one run of the function that the line is in: in the run with most of them, it is a loop.
     """
@@ -84,11 +94,14 @@ def _calls(recorded: Trace) -> dict[tuple[tuple[str, int], str, str], list[int]]
     holds = np.zeros(len(events), bool)
     holds[within[within >= 0]] = True
     alone &= holds
-    found: dict[tuple[tuple[str, int], str, str], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[tuple[tuple[str, int], str, str], dict[int, list[tuple[int, int]]]]
+    found = defaultdict(lambda: defaultdict(list))
     for row in np.flatnonzero(alone & (around >= 0)).tolist():
         source = parse_record(events.text(int(around[row])))
         if source is not None:
             path, kind = parse_range(events.text(row))
             run = int(called_by[around[row]])
-            found[source.place, path, kind][run].append(int(events.start_ns[row]))
-    return {key: max(runs.values(), key=len) for key, runs in found.items()}
+            visit = int(around[row])
+            found[source.place, path, kind][run].append((int(events.start_ns[row]), visit))
+    most = {key: max(runs.values(), key=len) for key, runs in found.items()}
+    return {key: ([start for start, _ in calls], len({visit for _, visit in calls})) for key, calls in most.items()}

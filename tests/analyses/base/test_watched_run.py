@@ -124,6 +124,23 @@ def test_all_of_a_statement_that_evaluates_is_evaluation() -> None:
     assert run.loop["checkpoints"].lines[0].source.line == 94
 
 
+@pytest.mark.parametrize("ordinary", [0, 200])
+def test_a_call_that_trains_and_evaluates_is_told_sample_by_sample(ordinary: int) -> None:
+    """`fit` of a library is one statement: its longer steps hold the validation, or other work held them up.
+
+    Whether ordinary steps are long enough to be sampled there says nothing of that.
+    """
+    run = watched(
+        sample("step", 23, ordinary, "forward"),
+        sample("long", 23, 20, "forward", "eval_mode", "also_trained", "untrained"),
+        sample("long", 23, 10, "untrained"),
+        sample("long", 23, 30, "backward"),
+        sample("long", 23, 60),
+    )
+    assert shares(run) == pytest.approx({"training": 40 + 12 * 0.75, "evaluation": 12 * 0.25, "epoch_end": 6})
+    assert run.loop["evaluation"].lines[0].source.line == 23
+
+
 def test_a_function_that_a_framework_calls_is_named_by_its_costliest_line() -> None:
     more = {"function": "validation_step", "block": 0}
     run = watched(sample("between", 31, 10, "untrained", "fetch", **more), sample("between", 33, 40, "forward", **more))
