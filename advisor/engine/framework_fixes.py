@@ -65,7 +65,7 @@ def _in_package(finding: Finding, record: RankRecord, holders: Collection[Source
     fix, where = finding.fix, finding.where
     if fix is None or fix.treatment or fix.edit or not (fix.before and fix.after) or _made_object(fix):
         return finding
-    package = looping_package(record, {(one.file, one.line) for one in where})
+    package = looping_package(record, {one.place for one in where})
     if not package or not set(where) <= set(holders):
         return finding
     title = f"{fix.title}; this is code of `{package}`: change it there, if `{package}` has an argument for it"

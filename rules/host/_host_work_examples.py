@@ -168,16 +168,15 @@ OF_HOST_WORK = [
     ),
     Example(
         "Python at the same place of each step, on a machine where the loop waited for a core",
-        draw(EACH, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        draw(EACH, us=100, P=Ev("train.py(31): accuracy")),
         facts={"vitals": {"window_waited": 0.4}},
         saves_us=(620, 1000),
         says=("`accuracy`",),
     ),
     Example(
         "pauses that the loop waited for a core, in each step at another place",
-        draw(HELD_UP, us=100, P=Ev("train.py(31): accuracy"), F=FORWARD, B=BACKWARD),
+        draw(HELD_UP, us=100, P=Ev("train.py(31): accuracy")),
         facts={"vitals": {"window_waited": 0.4}},
-        saves_us=None,
         near_miss=True,
     ),
     Example(
