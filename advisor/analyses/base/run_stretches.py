@@ -96,9 +96,9 @@ def _beyond_the_ordinary(run: RunTimes) -> float:
     """
     spent_us, usual_us = run.spent_us.get("long", 0.0), run.usual_us
     own_us = max(spent_us - run.queued_us.get("long", 0.0), 0.0)
-    ordinary_us = run.spent_us.get("step", 0.0)
-    if ordinary_us:
-        usual_us *= max(1 - run.queued_us.get("step", 0.0) / ordinary_us, 0.0)
+    if (waited_us := run.queued_us.get("step", 0.0)) and run.count.get("step"):
+        ordinary_us = max(run.spent_us.get("step", 0.0) - waited_us, 0.0) / run.count["step"]
+        usual_us = min(usual_us, run.count.get("long", 0) * ordinary_us)
     return max(own_us - usual_us, 0.0) * spent_us / own_us if own_us else 0.0
 
 
