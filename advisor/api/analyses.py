@@ -52,6 +52,7 @@ from advisor.analyses.dataflow.side_lines import SideLines
 from advisor.analyses.dataflow.side_results import SideResults
 from advisor.analyses.dataflow.unread import Unread
 from advisor.analyses.lines.call_sites import CallSites
+from advisor.analyses.lines.library_calls import looping_package
 from advisor.analyses.lines.lines import Lines, LinesTrace, LineTime
 from advisor.analyses.lines.sampled_loops import SampledLoop, SampledLoops
 from advisor.analyses.loops.line_blocks import LOOP_ITERATIONS, MOST_KEPT, Block
@@ -251,6 +252,7 @@ __all__ = [
     "less_by",
     "live_ops",
     "loop_around",
+    "looping_package",
     "nodes_of",
     "operations_of",
     "overlap_of_each",

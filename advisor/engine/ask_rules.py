@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.lines.call_paths import CallPaths
+from advisor.analyses.lines.lines import Lines
 from advisor.capture.record import RankRecord
 from advisor.computed import Computed, Missing, needs, needs_in_all
 from advisor.engine import framework_fixes
@@ -57,7 +58,8 @@ def apply(rule: Rule, computed: Computed, thresholds: object, ranks: int | tuple
         options = dict(thresholds) if isinstance(thresholds, dict) else {}
         found = rule.check(**computed.arguments(rule.check), **options)
         findings = _placed(tuple(replace(f, ranks=f.ranks or about) for f in found), computed)
-        findings = framework_fixes.worded(findings, computed.find(RankRecord))
+        lines = computed.find(Lines) if any(one.where for one in findings) else None
+        findings = framework_fixes.worded(findings, computed.find(RankRecord), lines.holders if lines else ())
     except Missing as reason:
         return replace(base, status="skipped", reason=str(reason))
     except Exception as failure:

@@ -5,24 +5,32 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from advisor.analyses.lines.library_calls import looping_package
 from advisor.capture.record import Loader, Optimizer, RankRecord
 from advisor.fixing import framework_calls
 from advisor.fixing.framework_calls import OwnCall
-from advisor.model import Finding, Fix, Treatment
+from advisor.model import Finding, Fix, Source, Treatment
 
 # Settings that a framework's option sets, or that the script sets itself: treatment -> names in `Settings.set_at`.
 _SET = {"calls": ("anomaly_detection", "deterministic"), "ddp": ("ddp",)}
 
 _A_LOADER = Treatment("loader")
+_OF_FRAMEWORKS = ("transformers", "accelerate", "lightning", "pytorch_lightning")
 
 
-def worded(findings: tuple[Finding, ...], record: RankRecord | None) -> tuple[Finding, ...]:
-    """The findings, their fixes as the framework has them, or naming the package that makes what they change."""
+def worded(
+    findings: tuple[Finding, ...], record: RankRecord | None, holders: Collection[Source] = ()
+) -> tuple[Finding, ...]:
+    """The findings, their fixes as the framework has them, or naming the package that has or makes what they change.
+
+    holders: lines of the script that do nothing but call the training loop of a package.
+    """
     if record is None:
         return findings
-    if record.settings.framework is not None:
-        findings = tuple(_of_framework(one, record) for one in findings)
-    return tuple(_of_package(one, record) for one in findings)
+    if record.settings.framework is None:
+        return tuple(_in_package(_of_package(one, record), record, holders) for one in findings)
+    own = ((one, _of_framework(one, record)) for one in findings)
+    return tuple(_of_package(new, record) if new.fix == one.fix else new for one, new in own)
 
 
 def _of_framework(finding: Finding, record: RankRecord) -> Finding:
@@ -44,10 +52,23 @@ def _of_package(finding: Finding, record: RankRecord) -> Finding:
     what = _made_object(fix)
     made: Sequence[Loader | Optimizer] = record.optimizers if what == "optimizer" else record.loaders if what else ()
     packages = {one.made_in for one in made}
-    if fix is None or len(packages) != 1 or "" in packages or any(one.made_by for one in made):
+    # What a package makes that builds on a framework is its own; accelerate makes anew what it is given.
+    if fix is None or len(packages) != 1 or packages & {"", *(_OF_FRAMEWORKS)}:
         return finding
     package = packages.pop()
     title = f"{fix.title}; `{package}` makes the {what}: set it there, if `{package}` has an argument for it"
+    return replace(finding, fix=replace(fix, title=title))
+
+
+def _in_package(finding: Finding, record: RankRecord, holders: Collection[Source]) -> Finding:
+    """The finding with the package whose code its fix rewrites: no line of the script has the code that is at fault."""
+    fix, where = finding.fix, finding.where
+    if fix is None or fix.treatment or fix.edit or not (fix.before and fix.after) or _made_object(fix):
+        return finding
+    package = looping_package(record, {one.place for one in where})
+    if not package or not set(where) <= set(holders):
+        return finding
+    title = f"{fix.title}; this is code of `{package}`: change it there, if `{package}` has an argument for it"
     return replace(finding, fix=replace(fix, title=title))
 
 

@@ -72,7 +72,8 @@ def check(
     if goes * concerned_us < min_share * price.ops.steps.step_us:
         return
     where = tuple(_made_at(record))
-    made_by = {one.made_by for one in record.loaders}
+    # A package that builds on the trainer, as sentence-transformers does, chooses the batches itself.
+    by_trainer = {(one.made_by, one.made_in or "transformers") for one in record.loaders} == {("transformers",) * 2}
     yield Finding(
         message=(
             f"{percent(empty)} of the positions of a batch are padding: in {count(len(batches))} batches of "
@@ -89,7 +90,7 @@ def check(
         ),
         where=where,
         facts={"empty_share": empty, "goes_share": goes, "batches": len(batches)},
-        fix=_OF_TRAINER if made_by == {"transformers"} else _SORTED,
+        fix=_OF_TRAINER if by_trainer else _SORTED,
         claims=claims,
         at_most="high" if settings is not None else "medium",  # a compiled model may want one length
     )
@@ -147,10 +148,10 @@ def _on_positions_us(price: Price) -> float:
 
 
 def _made_at(record: RankRecord) -> Iterator[Source]:
-    """Where the loader was made, then the sampler that chooses what meets in a batch."""
+    """Where the loader was made, then the script's sampler that chooses what meets in a batch."""
     loader = record.loaders[0] if record.loaders else None
     yield from made_at(loader)
-    if loader is not None and loader.sampler_file:
+    if loader is not None and loader.sampler_file and not loader.made_in:
         yield from (Source(loader.sampler_file, at[0], "__iter__", "function") for at in loader.sampler_lines[:1])
 
 
@@ -190,6 +191,13 @@ EXAMPLES = [
         facts=_MIXED | {"loaders": [{"made_by": "transformers"}]},
         saves_us=(6_000, 6_500),
         fixes=("group_by_length",),
+    ),
+    Example(
+        "the same in a loader of a package that builds on that trainer, and has samplers of its own",
+        _drawn(100, 97),
+        facts=_MIXED | {"loaders": [{"made_by": "transformers", "made_in": "sentence_transformers"}]},
+        saves_us=(6_000, 6_500),
+        fixes=("batch_sampler=batches",),
     ),
     Example(
         "batches of similar lengths",

@@ -18,6 +18,14 @@ ONE = """
     step   [1      ][2                 ][3      ][4      ][5      ][6      ][7      ]
     cpu    [F ][B  ][F ][P        ][B  ][F ][B  ][F ][B  ][F ][B  ][F ][B  ][F ][B  ]
     """
+EACH = """
+    step   [1                     ][2                     ][3                     ]
+    cpu    [F   ][P      ][B      ][F   ][P      ][B      ][F   ][P      ][B      ]
+    """
+HELD_UP = """
+    step   [1                     ][2                     ][3                     ]
+    cpu    [P      ][F   ][B      ][F   ][P      ][B      ][F   ][B      ][P      ]
+    """
 BESIDE = {
     "timed_steps": 20,
     "timed_us": 1e6,
@@ -156,6 +164,19 @@ OF_HOST_WORK = [
         "a line that calls the collector, whose pauses are another rule's",
         draw(STEPS, us=100, P=Ev("train.py(31): on_step_end")),
         facts={"settings": {"set_at": {"gc.collect": {"file": "train.py", "line": 31}}}},
+        near_miss=True,
+    ),
+    Example(
+        "Python at the same place of each step, on a machine where the loop waited for a core",
+        draw(EACH, us=100, P=Ev("train.py(31): accuracy")),
+        facts={"vitals": {"window_waited": 0.4}},
+        saves_us=(620, 1000),
+        says=("`accuracy`",),
+    ),
+    Example(
+        "pauses that the loop waited for a core, in each step at another place",
+        draw(HELD_UP, us=100, P=Ev("train.py(31): accuracy")),
+        facts={"vitals": {"window_waited": 0.4}},
         near_miss=True,
     ),
     Example(

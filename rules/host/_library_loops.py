@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
-from advisor.api import Block, Finding, Fix, Lines, Price, RankRecord
+from advisor.api import Block, Finding, Fix, Lines, Price, RankRecord, looping_package
 
 from ..shared._words import each_step
 
@@ -19,7 +17,7 @@ def of_library(place: Block, us: float, lines: Lines, price: Price, record: Rank
     """
     if not {line.source for line in place.lines} <= lines.holders:
         return None
-    package = _package(record, {line.source.place for line in place.lines})
+    package = looping_package(record, {line.source.place for line in place.lines})
     inside = f"in {f'`{package}`' if package else 'a library'}, which runs the loop"
     how = "high: all Python of the library's loop; low: no setting of the library takes any of it away"
     return Finding(
@@ -30,13 +28,3 @@ def of_library(place: Block, us: float, lines: Lines, price: Price, record: Rank
         fix=_FIX,
         claims=("host",),
     )
-
-
-def _package(record: RankRecord | None, places: set[tuple[str, int]]) -> str:
-    """The package whose code ran in most samples of training steps at these lines; empty where none is known."""
-    samples = record.run.samples if record and record.run else []
-    hits: Counter[str] = Counter()
-    for one in samples:
-        if one.kind in ("step", "long") and (one.file, one.line) in places and one.package not in ("", "torch"):
-            hits[one.package] += one.hits
-    return next((package for package, _ in hits.most_common(1)), "")

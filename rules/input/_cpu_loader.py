@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Fix, RankRecord, Saving, Treatment, constant, duration
+from advisor.api import Finding, Fix, Loader, RankRecord, Saving, Treatment, constant, duration
 
 from ..shared._batches import Batch, respawned
 from ..shared._words import count, loader_call, percent, plural
@@ -44,11 +44,17 @@ def on_cpu(seen: Seen, made: Batch, min_gain: float) -> Finding | None:
         saving = _of_prepared(seen, made)
         if max(made.us - made.floor_us[1], 0.0) < min_gain * seen.step_us or made.ready:
             return None
-        if made.can_be_prepared or made.collate_us > made.sample_us:
+        together = made.collate_us > made.sample_us
+        if (together or made.can_be_prepared) and not (together and _collated_by_package(seen.facts)):
             return _prepared(seen, made, saving)
     elif made.us < _BUSY_WORKERS * seen.step_us:
         return _needless(seen, made, waited)
     return beside_the_step(seen) if waited[1] >= min_gain else _takes_cores.advice(seen)
+
+
+def _collated_by_package(facts: Loader | None) -> bool:
+    """Whether a package's function puts samples together, as one that tokenizes them: workers can run it as it is."""
+    return facts is not None and facts.collate not in (None, "default_collate") and facts.collate_from is None
 
 
 def _of_prepared(seen: Seen, made: Batch) -> Saving:

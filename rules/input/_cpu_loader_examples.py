@@ -124,9 +124,17 @@ ON_CPU = [
     Example(
         "without a GPU, a batch that Python puts together number by number",
         draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat"),
-        facts=_loader(sample_us=2.0, collate_us=8000.0, collate="collate"),
+        facts=_loader(sample_us=2.0, collate_us=8000.0, collate="collate", collate_from=["train.py", 5, "collate"]),
         saves_us=(7000, 8500),
         says=("collating its samples",),
+    ),
+    Example(
+        "the same by a package's function, which nobody rewrites: a worker runs it beside the step",
+        draw(_ON_CPU, us=1000, D=NEXT, S="aten::cat"),
+        facts=_loader(sample_us=2.0, collate_us=8000.0, collate="Collator") | {"settings": {"cores": 2, "threads": 1}},
+        saves_us=(0, 10000),
+        says=("batches are loaded in the training process itself",),
+        fixes=("num_workers=1",),
     ),
     Example(
         "without a GPU, tensors in memory: the batch is as cheap as a loader makes it",

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from advisor.capture.record import CodePlace, Loader, Optimizer, RankRecord, Settings
+from advisor.capture.record import CodePlace, Loader, Optimizer, RankRecord, RunSamples, RunTimes, Settings
 from advisor.engine.framework_fixes import worded
 from advisor.fixing import framework_calls
 from advisor.fixing.edits import NoEditError, edit
-from advisor.model import Finding, Fix, Treatment, Trial
+from advisor.model import Finding, Fix, Source, Treatment, Trial
 from advisor.trying.tune_result import Tuned, lines_to_change
 from advisor.trying.tuning import Point
 
@@ -45,6 +45,9 @@ def fix(treatment: Treatment | None, title: str = "Set `num_workers=4`") -> Find
         ([Loader(made_in="skorch")], None, "; `skorch` makes the DataLoader"),
         ([Loader()], WORKERS, ""),
         ([Loader(made_in="skorch"), Loader()], WORKERS, ""),
+        ([Loader(made_in="skorch", made_by="transformers")], None, "; `skorch` makes the DataLoader"),
+        ([Loader(made_in="transformers", made_by="transformers")], None, ""),
+        ([Loader(made_in="accelerate", made_by="accelerate")], WORKERS, ""),
         ([Loader(made_in="skorch")], FUSED, ""),
         ([Loader(made_in="skorch")], BUCKETS, ""),
     ],
@@ -55,6 +58,29 @@ def test_a_package_that_makes_the_loader_is_named(
     (found,) = worded((fix(treatment),), RankRecord(loaders=loaders, optimizers=[Optimizer("AdamW")]))
     assert found.fix is not None
     assert found.fix.title.partition(":")[0] == f"Set `num_workers=4`{said}"
+
+
+@pytest.mark.parametrize(
+    ("where", "package", "known"),
+    [
+        ((35,), "deepctr_torch", True),
+        ((35, 40), "deepctr_torch", False),  # the script has lines of its own in the step
+        ((), "deepctr_torch", False),
+        ((35,), "torch", False),
+        ((35,), "", False),
+    ],
+)
+def test_a_package_that_has_the_code_is_named(where: tuple[int, ...], package: str, known: bool) -> None:
+    """A script with one line for the training loop: what its ops do is in the package that runs it."""
+    at = {line: Source("train.py", line, "<module>") for line in (35, 40)}
+    found = Finding("", where=tuple(at[line] for line in where), fix=Fix("Merge the tables", "numerics", "old", "new"))
+    sampled = [RunSamples(kind="step", file="train.py", line=35, package=package, hits=9)]
+    run = RankRecord(run=RunTimes(samples=sampled))
+    (named,) = worded((found,), run, frozenset({at[35]}))
+    assert named.fix is not None
+    assert (f"; this is code of `{package}`" in named.fix.title) is known
+    (plain,) = worded((found,), run)
+    assert plain == found
 
 
 @pytest.mark.parametrize(

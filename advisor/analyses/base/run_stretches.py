@@ -88,13 +88,26 @@ def spans_of(run: RunTimes, on_device: bool) -> Iterable[Span]:
         outside = [one.hits for one, part in zip(mine, parts, strict=True) if part != "training"]
         outer_us = spent_us / hits * sum(outside)
         if kind == "long":
-            # The clock knows better than samples how much of these steps is what an ordinary one takes.
-            outer_us = min(outer_us, max(spent_us - run.usual_us, 0.0))
+            outer_us = min(outer_us, _beyond_the_ordinary(run))
         if sum(outside) == hits:
             yield Span(kind, "training", spent_us - outer_us)
         for one, part in zip(mine, parts, strict=True):
             us, of = (spent_us - outer_us, hits - sum(outside)) if part == "training" else (outer_us, sum(outside))
             yield Span(kind, part, us * one.hits / of, one, hits, spent_us)
+
+
+def _beyond_the_ordinary(run: RunTimes) -> float:
+    """Time of long steps beyond what ordinary ones take: the clock knows that better than samples do.
+
+    A step that waits for a core becomes long, and is sampled wherever it waits. So what it takes with a core counts;
+    waiting prolongs what else is in a long step as it does the step itself.
+    """
+    spent_us, usual_us = run.spent_us.get("long", 0.0), run.usual_us
+    own_us = max(spent_us - run.queued_us.get("long", 0.0), 0.0)
+    if (waited_us := run.queued_us.get("step", 0.0)) and run.count.get("step"):
+        ordinary_us = max(run.spent_us.get("step", 0.0) - waited_us, 0.0) / run.count["step"]
+        usual_us = min(usual_us, run.count.get("long", 0) * ordinary_us)
+    return max(own_us - usual_us, 0.0) * spent_us / own_us if own_us else 0.0
 
 
 def group_of(one: RunSamples) -> Group:

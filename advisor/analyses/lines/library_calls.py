@@ -1,12 +1,14 @@
-"""Which package the recorded lines of the script spend their time in: that whose functions they call."""
+"""Which package the lines of the script spend their time in: that whose functions they call."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 
 from advisor.analyses.base.nesting import nearest, parents
 from advisor.analyses.lines.line_records import PREFIX, parse_record
 from advisor.analyses.lines.lines import LinesTrace
+from advisor.capture.record import RankRecord
 from advisor.trace.events import Category
 
 # `advisor:call|<module>.<function>`: what a line of the script called outside of the script's code.
@@ -38,3 +40,15 @@ def packages(recorded: LinesTrace | None) -> dict[tuple[str, int], str]:
             called[line.file, line.line][package] += int(events.dur_ns[row])
     most = {at: every.most_common(1)[0] for at, every in called.items()}
     return {at: package for at, (package, ns) in most.items() if ns >= _MOST * took[at]}
+
+
+def looping_package(record: RankRecord | None, lines: Collection[tuple[str, int]]) -> str:
+    """The package whose code ran in most samples of training steps at these lines, file and number each, which call it.
+
+    Empty where none is known, or where that is torch.
+    """
+    hits: Counter[str] = Counter()
+    for one in record.run.samples if record and record.run else ():
+        if one.kind in ("step", "long") and (one.file, one.line) in lines and one.package not in ("", "torch"):
+            hits[one.package] += one.hits
+    return next((package for package, _ in hits.most_common(1)), "")

@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
+from advisor.analyses.step.core_waits import CoreWaits
 from advisor.analyses.step.host_gaps import HostGaps
 from advisor.analyses.step.phases import Phases
 from advisor.analyses.step.step_parts import Part, PartOf, StepParts
@@ -48,7 +49,8 @@ class Deprofiled:
     the overhead may be proportional to the time of ops or, up to the cost of recording them, to their number: these are
     the two ends of every range.
 
-    python        runs of Python of 30 µs or more without an op, fetch, optimizer or communication; empty with a device
+    python        runs of Python of 30 µs or more without an op, fetch, optimizer or communication, less the waits for a
+                  core in them; empty with a device
     recorded_us   |W| per step
     plain_us      the same without the profiler; recorded_us if not known
     python_us     µs of `python` per step
@@ -113,7 +115,14 @@ class Deprofiled:
 
     @classmethod
     def compute(
-        cls, trace: Trace, steps: Steps, parts: StepParts, gaps: HostGaps, phases: Phases, calibration: Calibration
+        cls,
+        trace: Trace,
+        steps: Steps,
+        parts: StepParts,
+        gaps: HostGaps,
+        phases: Phases,
+        calibration: Calibration,
+        waits: CoreWaits,
     ) -> Deprofiled:
         """The mapping for this trace."""
         # While the loop's thread waits for autograd's own, that one's ops are no Python; beside a device nobody asks.
@@ -121,7 +130,7 @@ class Deprofiled:
         if not trace.device_work.any():
             ops = trace.events.of(Category.CPU_OP)
             elsewhere = trace.events.covered(ops)
-            python = subtract(subtract(gaps.spans, phases.communication), elsewhere)
+            python = subtract(subtract(subtract(gaps.spans, phases.communication), elsewhere), waits.spans)
         python = python[python[:, 1] - python[:, 0] >= _LONG_GAP_NS]
         python = intersect(python, union(*np.concatenate([part.spans for part in parts.parts]).T))
         return cls(

@@ -132,6 +132,8 @@ class RunTimes(msgspec.Struct, frozen=True):
     before_us: float | None = None  # age of the process when timing began, after torch was imported
     ours_us: float = 0.0  # under capture's profiler and in its own work at boundaries; not part of the other times
     spent_us: dict[str, float] = {}  # time by kind
+    # Of that, time for which the loop's thread waited for a core; ordinary steps have what others cannot have had.
+    queued_us: dict[str, float] = {}
     count: dict[str, int] = {}  # segments by kind
     usual_us: float = 0.0  # what the long steps would have taken at ordinary length
     samples: list[RunSamples] = []  # the lines with most of them

@@ -179,6 +179,37 @@ def test_visits_too_short_to_be_sampled_are_counted(mean: float) -> None:
     assert run.loop["evaluation"].times == pytest.approx(400, rel=0.35 if mean < 0.5 else 0.12)
 
 
+def test_few_visits_that_were_sampled_once_each_are_not_counted() -> None:
+    """Two samples in two of 50 long steps: there may be two visits or 50. Of 40 in 50 steps all have one."""
+    one = {"stretches": 2}
+    few = watched(sample("long", 90, 2, "eval_mode", "forward") | one, count={"step": 400, "long": 50})
+    assert few.loop["evaluation"].times is None
+    each = watched(sample("long", 90, 40, "eval_mode", "forward") | {"stretches": 40}, count={"step": 400, "long": 50})
+    assert each.loop["evaluation"].times == 50
+
+
+def test_what_comes_between_epochs_comes_no_more_often_than_they_do() -> None:
+    """Half of all steps are long where the loop waits for a core: so many visits there may be, were it not for that."""
+    marks, more = ("eval_mode", "forward", "epoch_end"), {"count": {"step": 60, "long": 50}, "epochs": 10}
+    at_ends = watched(sample("long", 90, 2, *marks) | {"stretches": 2}, **more)
+    assert at_ends.loop["evaluation"].times == 10
+    within = watched(sample("long", 90, 8, *marks), sample("long", 90, 6, *marks[:2]), **more)
+    assert within.loop["evaluation"].times != 10
+    rare = watched(sample("long", 90, 30, *marks) | {"stretches": 4}, **more)
+    assert rare.loop["evaluation"].times == 4
+
+
+def test_steps_that_wait_for_a_core_hold_no_other_work() -> None:
+    """Independent: 20 long steps with a core for 2 s of 12 s; ordinary ones of 0.1 s have one all the time."""
+    held_up = sample("long", 90, 60)
+    assert shares(watched(held_up, queued_us={"long": 10e6}))["training"] == pytest.approx(52)
+    # Half of the time with a core is other work, so half of all time is, as other work waits like the step itself.
+    assert shares(watched(held_up, queued_us={"long": 8e6}))["other"] == pytest.approx(6)
+    # Ordinary steps wait as well, for half of their time: then the long ones have 1 s of their own.
+    both = watched(held_up, queued_us={"long": 8e6, "step": 20e6})
+    assert shares(both)["other"] == pytest.approx(9)
+
+
 def test_the_error_of_a_part_covers_what_sampling_does_to_it() -> None:
     """Independent: a tenth of the time of 6 s, sampled 100 times, again and again."""
     chance, inside = random.Random(1), 0

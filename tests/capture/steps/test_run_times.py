@@ -306,6 +306,36 @@ def test_stretches_are_told_apart_by_their_length() -> None:
     record = times.record()
     assert record is not None
     assert times.record()["count"] == record["count"]  # type: ignore[index]
+    assert record["queued_us"] == {}
+
+
+def test_waits_for_a_core_are_added_up_by_the_kind_of_their_stretch() -> None:
+    """What no long step can have had was of the ordinary ones before it, at whose ends the system is not asked."""
+    from advisor.capture.inside.steps.run_times import RunTimes
+    from advisor.capture.inside.steps.step_trend import StepTrend
+    from advisor.capture.inside.steps.tracker import Tracker
+
+    waited, asked = 0, 0
+
+    def read() -> int:
+        nonlocal asked
+        asked += 1
+        return waited
+
+    times = RunTimes(Tracker(lambda *_: None), lambda: False, lambda: 0, lambda: "waits", StepTrend(read, lambda: None))
+    times.queued_ns, now = 0, 0
+    for ms, queued_ms in ((500, 50), *[(100, 0)] * 8, (100, 30), (100, 40), (400, 300), (700, 800)):
+        now, waited = now + 1_000_000 * ms, waited + 1_000_000 * queued_ms
+        times.boundary(now, True, False)
+        times.resumed(now)
+    times.boundary(now + 1000, False, False)  # too short to be looked at
+    now, waited = now + 90_000_000, waited + 80_000_000
+    times.resumed(now)  # after work of our own, which waited
+    times.boundary(now + 100_000_000, True, True)
+    record = times.record()
+    assert record is not None
+    assert record["queued_us"] == pytest.approx({"start": 50e3, "step": 100e3, "long": 1070e3})
+    assert asked <= 16  # not at the ends of all
 
 
 @pytest.mark.parametrize(

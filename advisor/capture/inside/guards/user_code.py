@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import re
 import site
+import sys
 import sysconfig
+import tempfile
+from functools import lru_cache
 from types import CodeType
 
 import torch
@@ -13,6 +16,7 @@ import torch
 # Where packages are installed, whichever interpreter or overlay brought them onto the path.
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _PACKAGE = re.compile(r"[/\\](?:site|dist)-packages[/\\](\w+)")
+_TEMPORARY = os.path.abspath(tempfile.gettempdir()) + os.sep
 
 
 def package_of(file: str) -> str:
@@ -46,8 +50,31 @@ def relative(path: str) -> str:
 
 
 def is_foreign(path: str, folders: tuple[str, ...]) -> bool:
-    """Whether a file is not the user's: below one of these folders, or installed somewhere else (PYTHONPATH, .pth)."""
+    """Whether a file is not the user's: below these folders, installed elsewhere (PYTHONPATH, .pth), or generated."""
+    return _is_installed(path, folders) or (path.startswith(_TEMPORARY) and _is_generated(path, folders))
+
+
+def _is_installed(path: str, folders: tuple[str, ...]) -> bool:
     return path.startswith(folders) or any(name in path for name in _INSTALLED)
+
+
+@lru_cache(maxsize=1000)
+def _is_generated(path: str, folders: tuple[str, ...]) -> bool:
+    """Whether an installed package wrote a temporary file and loaded it as a module of its own.
+
+    PyTorch Geometric makes the message passing of a layer so, torch.compile the code of a graph. Scripts in temporary
+    folders are modules of no installed package.
+    """
+    for name, module in [*sys.modules.items()]:
+        package = sys.modules.get(name.partition(".")[0])
+        if package is not module and _file_of_module(module) == path:
+            return _is_installed(_file_of_module(package), folders)
+    return False
+
+
+def _file_of_module(module: object) -> str:
+    """Without a module's own __getattr__, which may import."""
+    return str(getattr(module, "__dict__", {}).get("__file__") or "")
 
 
 def foreign_folders() -> tuple[str, ...]:

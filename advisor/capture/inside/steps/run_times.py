@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from statistics import median_low
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..facts.source.syntax import Trees
 from .code_marks import FETCH, ITERATOR, WORKERS
@@ -27,6 +27,8 @@ _LONG = 1.5
 _FAR = 2.0
 # Steps whose median is the ordinary one: the first eight, then always the last 32.
 _FIRST, _RECENT = 8, 32
+# In a shorter stretch, such as a batch of a quick evaluation, nobody looks for waits: that would prolong it by 1 %.
+_SHORT_NS = 1_000_000
 # Moves to another training loop that are kept.
 _MOST_LOOPS = 100
 # Lines that are kept at which batches are asked for that nothing is trained on.
@@ -38,6 +40,15 @@ _MOST_SAMPLES = 1000
 # the iterator whose batch nothing was trained on so far (0: none), whether an epoch had ended, whether workers of a new
 # iterator had given no batch yet.
 Sample = tuple[Any, int, int, bool, bool]
+
+
+class Stretch(NamedTuple):
+    """A stretch that was looked at. queued_ns: for how long the loop's thread had no core in it; None if not known."""
+
+    length_ns: int
+    samples: list[Sample]
+    iteration: int  # training iterations before its end
+    queued_ns: int | None
 
 
 class RunTimes:
@@ -71,7 +82,8 @@ class RunTimes:
         self.last_ns = 0  # the last boundary
         self.limit_ns = 0.0  # an ordinary step is no longer; 0 while that is not known
         self.recent: list[int] = []
-        self.waiting: list[tuple[int, list[Sample], int]] = []  # steps until then
+        self.waiting: list[Stretch] = []  # steps until then
+        self.queued_ns: int | None = None  # for how long the thread had no core when a stretch was last looked at
         self.pending: list[Sample] = []  # samples of the stretch that runs
         self.fresh = False
         self.restarts = 0
@@ -85,6 +97,7 @@ class RunTimes:
         """Begins, in a process of that age."""
         self.before_us = age_us
         self.last_ns = perf_counter_ns()
+        self.queued_ns = self.trend.read_queued_ns()
         self.sampler.start()
 
     # -- on the loop's thread
@@ -111,6 +124,8 @@ class RunTimes:
 
     def resumed(self, now_ns: int) -> None:
         """Our own work at a boundary is done: the next stretch begins."""
+        if now_ns - self.last_ns >= _SHORT_NS:
+            self.queued_ns = self.trend.read_queued_ns()  # what that work waited is no step's
         self.ours_ns += now_ns - self.last_ns
         self.last_ns = now_ns
 
@@ -147,37 +162,55 @@ class RunTimes:
         self.restarts += self.totals.count[START]
 
     def _sort_in(self, length: int, trained: bool, ours: bool) -> None:
-        samples, self.pending = self.pending, []
+        stretch = Stretch(length, self.pending, self.tracker.count, self._queued(length))
+        self.pending = []
         self.wants_step = True
-        at = self.tracker.count
         if ours:
             self.ours_ns += length
         elif not self.totals.count[START]:
-            self._add(self.totals, START, length, samples, at)
+            self._add(self.totals, START, stretch)
         elif not trained:
-            self._add(self.totals, BETWEEN, length, samples, at)
+            self._add(self.totals, BETWEEN, stretch)
         elif self.limit_ns:
-            self._add_step(self.totals, self.limit_ns, length, samples, at)
+            self._add_step(self.totals, self.limit_ns, stretch)
         else:
-            self.waiting.append((length, samples, at))
+            self.waiting.append(stretch)
             if len(self.waiting) == _FIRST:
                 self.limit_ns = self._settle(self.totals)
                 self.waiting = []
 
+    def _queued(self, length: int) -> int | None:
+        """For how long the thread had no core in the stretch that ends, at most; the rest went to those before it.
+
+        Reading takes some ten microseconds: it is left out at the ends of ordinary steps and of short stretches, which
+        those before it are, then.
+        """
+        if length < _SHORT_NS:
+            return None
+        before, self.queued_ns = self.queued_ns, self.trend.read_queued_ns()
+        if before is None or self.queued_ns is None:
+            return None
+        since = self.queued_ns - before
+        self.totals.queued_ns[STEP] = self.totals.queued_ns.get(STEP, 0) + max(since - length, 0)
+        return min(since, length)
+
     def _settle(self, totals: Totals) -> float:
         """The first steps tell how long an ordinary one is at most."""
-        limit_ns = _LONG * median_low([length for length, _, _ in self.waiting])
-        for length, samples, at in self.waiting:
-            self._add_step(totals, limit_ns, length, samples, at)
+        limit_ns = _LONG * median_low([stretch.length_ns for stretch in self.waiting])
+        for stretch in self.waiting:
+            self._add_step(totals, limit_ns, stretch)
         return limit_ns
 
-    def _add_step(self, totals: Totals, limit_ns: float, length: int, samples: list[Sample], at: int) -> None:
-        self._add(totals, LONG if length > limit_ns else STEP, length, samples, at)
-        if length > limit_ns:
+    def _add_step(self, totals: Totals, limit_ns: float, stretch: Stretch) -> None:
+        is_long = stretch.length_ns > limit_ns
+        self._add(totals, LONG if is_long else STEP, stretch)
+        if is_long:
             totals.usual_ns += limit_ns / _LONG
 
-    def _add(self, totals: Totals, kind: str, length: int, samples: list[Sample], at: int) -> None:
-        totals.add(kind, length, map(self._marked, samples), at)
+    def _add(self, totals: Totals, kind: str, stretch: Stretch) -> None:
+        totals.add(kind, stretch.length_ns, map(self._marked, stretch.samples), stretch.iteration)
+        if stretch.queued_ns is not None:
+            totals.queued_ns[kind] = totals.queued_ns.get(kind, 0) + stretch.queued_ns
 
     def _marked(self, sample: Sample) -> tuple[Place, tuple[str, ...]]:
         """The place and the marks of a sample, now that the stretch in which it lies is over."""
@@ -222,7 +255,7 @@ class RunTimes:
         totals, trees = self.totals.copy(), Trees()
         if self.waiting:
             self._settle(totals)
-        self._add(totals, END, perf_counter_ns() - self.last_ns, list(self.pending), self.tracker.count)
+        self._add(totals, END, Stretch(perf_counter_ns() - self.last_ns, [*self.pending], self.tracker.count, None))
         totals.note(BETWEEN, ((place, (*place.marks, FETCH, "untrained")) for place in self.untrained))
         return {
             "before_us": self.before_us,

@@ -36,11 +36,15 @@ class Hits:
 
 
 class Totals:
-    """Sums over stretches. usual_ns: what the long steps among them would have taken had they been ordinary."""
+    """Sums over stretches. usual_ns: what the long steps among them would have taken had they been ordinary.
+
+    queued_ns: of the time, that without a core; only kinds for which the system tells.
+    """
 
     def __init__(self) -> None:
         self.spent_ns = dict.fromkeys(KINDS, 0)
         self.count = dict.fromkeys(KINDS, 0)
+        self.queued_ns: dict[str, int] = {}
         self.usual_ns = 0.0
         self.hits: dict[Key, Hits] = {}
 
@@ -48,7 +52,7 @@ class Totals:
         """The same, to be added to by itself."""
         other = Totals()
         other.spent_ns, other.count = dict(self.spent_ns), dict(self.count)
-        other.usual_ns = self.usual_ns
+        other.queued_ns, other.usual_ns = dict(self.queued_ns), self.usual_ns
         for key, hits in self.hits.items():
             mine = other.hits[key] = Hits(hits.first)
             mine.hits, mine.stretches, mine.last = hits.hits, hits.stretches, hits.last
@@ -87,6 +91,7 @@ class Totals:
         known = {source: statements_of(trees.of(source)) for source in sources}
         return {
             "spent_us": {kind: ns / 1e3 for kind, ns in self.spent_ns.items()},
+            "queued_us": {kind: ns / 1e3 for kind, ns in self.queued_ns.items()},
             "count": dict(self.count),
             "usual_us": self.usual_ns / 1e3,
             "samples": [_as_record(key, hits, known) for key, hits in most[:_MOST_WRITTEN]],
