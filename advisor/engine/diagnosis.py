@@ -23,13 +23,15 @@ def measured(outcome: Outcome, known_us: Mapping[str, float], factor: float) -> 
 
 
 def _measured(finding: Finding, known_us: Mapping[str, float], factor: float) -> Finding:
-    if not finding.claims or not _EXPLAINED.issuperset(finding.claims):
-        return finding
     told = [value for name in _FACTS if isinstance(value := finding.facts.get(name), int | float)]
+    # What it saves most of comes first; what other time goes with a wait that it measured is no part of that.
+    waits = [claim for claim in finding.claims if claim in _EXPLAINED]
+    if not waits or finding.claims[0] not in waits or (len(waits) < len(finding.claims) and not told):
+        return finding
     us = told[0] * factor if told else finding.saving.high_us if finding.saving else None
     if us is None:
         return finding
-    return replace(finding, measured_us=min(us, sum(known_us.get(claim, 0.0) for claim in finding.claims)))
+    return replace(finding, measured_us=min(us, sum(known_us.get(claim, 0.0) for claim in waits)))
 
 
 def without_models(outcome: Outcome) -> Outcome:

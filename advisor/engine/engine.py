@@ -17,7 +17,7 @@ from advisor.analyses.base.watched_run import WatchedRun
 from advisor.analyses.costs.device_line_shares import DeviceLineShares
 from advisor.analyses.costs.line_shares import LineShares
 from advisor.analyses.costs.plain_breakdown import PlainBreakdown
-from advisor.analyses.costs.replay import Replay, ReplayedSaving
+from advisor.analyses.costs.replay import EditedSaving, Replay, ReplayedSaving
 from advisor.analyses.costs.replay import together as replayed_together
 from advisor.analyses.lines.lines import LinesTrace
 from advisor.analyses.step.breakdown import Breakdown
@@ -230,8 +230,10 @@ def reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence
     plain = computed.find(PlainBreakdown) or computed.find(Breakdown)
     items: tuple[BreakdownItem, ...] = plain.items if plain else ()
     known_us = {item.id: item.us * scale.factor for item in items}
-    outcomes = _borne_out(outcomes, computed, known_us)
     device, ops, replay = computed.get(Device), computed.find(Ops), computed.find(Replay)
+    outcomes = told_once.counted_once(
+        _borne_out(outcomes, computed, known_us), replay, scale.step_us, known_us, _least_shares(rules, config)
+    )
     watched = computed.find(WatchedRun)
     lines = computed.find(LineShares) or computed.find(DeviceLineShares)
     modules = module_view.modules(computed, one.rank, one.record)
@@ -269,6 +271,12 @@ def reduce(one: RankInput, rules: Sequence[Rule], config: Config, gpus: Sequence
     )
 
 
+def _least_shares(rules: Sequence[Rule], config: Config) -> dict[str, float]:
+    """Rule id -> share of the step below which it reports nothing, of the rules that have such a threshold."""
+    chosen = {rule.id: {**rule.thresholds, **config.thresholds.get(rule.id, {})}.get("min_share") for rule in rules}
+    return {rule: share for rule, share in chosen.items() if isinstance(share, int | float)}
+
+
 def _windows(one: RankInput, computed: Computed) -> Iterator[ProfiledWindow]:
     """The windows of a rank, where there are several; the first one first."""
     known = (
@@ -303,7 +311,7 @@ def _borne_out(outcomes: Sequence[Outcome], computed: Computed, known_us: dict[s
     )
     if replay is not None and not replay.trusted and breakdown is not None and breakdown.on_device:
         outcomes = tuple(map(diagnosis.without_models, outcomes))
-    return told_once.idle_once(outcomes, replay, scale.step_us, known_us)
+    return tuple(outcomes)
 
 
 def _asked(one: RankInput, rules: Sequence[Rule], computed: Computed, config: Config) -> tuple[Outcome, ...]:
@@ -339,7 +347,7 @@ def _replayed_together(replay: Replay | None, outcomes: Sequence[Outcome]) -> Sa
 def _plain(outcome: Outcome) -> Outcome:
     """The outcome without the edits behind its savings: they speak of rows of this one trace."""
     findings = (
-        replace(f, saving=f.saving.plain()) if isinstance(f.saving, ReplayedSaving) else f for f in outcome.findings
+        replace(f, saving=f.saving.plain()) if isinstance(f.saving, EditedSaving) else f for f in outcome.findings
     )
     return replace(outcome, findings=tuple(findings))
 

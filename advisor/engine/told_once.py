@@ -1,41 +1,94 @@
-"""Time that several fixes would save counts once: idle time with one of them, other time as its findings say."""
+"""Time that several fixes would save counts once: each finding has what its fix saves once those before it are made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from advisor.analyses.costs.replay import Replay, ReplayedSaving
-from advisor.model import Finding, Outcome, Saving, changes_less, finding_order
+import numpy as np
+from msgspec import Struct
+
+from advisor.analyses.costs.replay import EditedSaving, Replay, ReplayedSaving
+from advisor.model import Finding, Outcome, Saving, changes_less, finding_order, of_whole_model
 from advisor.model.savings import NOTHING_SHARE
+from advisor.replay.edits import Edit
 
 # Two replays of one graph settle to a part in ten thousand of the step each.
 _ALIKE_SHARE = 0.001
 _Place = tuple[int, int]
 
 
-def idle_once(
-    outcomes: Sequence[Outcome], replay: Replay | None, step_us: float, parts_us: Mapping[str, float]
-) -> tuple[Outcome, ...]:
-    """The outcomes with savings of idle time that add up: each has what it saves beside those before it.
+class _Counted(Struct, frozen=True, eq=False):
+    """A finding with a saving, whose it is, and where it stands: number of the outcome, number in it.
 
-    Either of two changes may save the same idle time: a wait that goes lets the host do its work ahead, or that
-    work goes, perhaps with kernels. It counts with the change that is certain, or saves most; fusions come last, that
-    of most launches after all others, then what may be justified, and rules that nothing has confirmed behind those.
-    What has nothing left keeps its diagnosis without a
-    number; idle time that another finding has told makes no second one severe. Where nothing is replayed, as of one
-    step, all of them together save no more of a part than it holds.
+    whole  whether its fix changes the whole model, wherever the time is lost: a compiler, one graph of all launches
+    """
+
+    place: _Place
+    rule: str
+    finding: Finding
+    saving: Saving
+    whole: bool
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """What its fix changes in the replayed graph, empty where that is not known."""
+        return self.saving.edits if isinstance(self.saving, EditedSaving) else ()
+
+    @property
+    def of_idle_time(self) -> bool:
+        """Whether it saves idle time for the most part, which it names first, or does not say what.
+
+        Where mostly kernels shrink, what is idle changes with them.
+        """
+        return not self.finding.claims or self.finding.claims[0].startswith("idle_")
+
+    @property
+    def fused(self) -> int:
+        """How many rows it launches at once: what does that to all of them saves whatever launches cost."""
+        return sum(len(edit.rows) for edit in self.edits if edit.what == "fuse")
+
+    @property
+    def trains_otherwise(self) -> bool:
+        """Whether its fix changes the training itself."""
+        return self.finding.fix is not None and self.finding.fix.risk == "semantics"
+
+    def changes_more_than(self, other: _Counted) -> bool:
+        """Whether its fix changes the whole model, or the training, where another changes a place."""
+        if not (self.finding.fix and other.finding.fix):
+            return False
+        return (self.whole and not other.whole) or (self.trains_otherwise and not other.trains_otherwise)
+
+    def compete(self, other: _Counted) -> bool:
+        """Whether both may shrink the same time; what claims nothing may shrink any."""
+        mine, others = self.finding.claims, other.finding.claims
+        return not mine or not others or bool(set(mine) & set(others))
+
+
+def counted_once(
+    outcomes: Sequence[Outcome],
+    replay: Replay | None,
+    step_us: float,
+    parts_us: Mapping[str, float],
+    least: Mapping[str, float],
+) -> tuple[Outcome, ...]:
+    """The outcomes with savings that add up: each finding has what it saves on the step as it is after those before it.
+
+    First come changes of single places, by what they save, certain savings before bounds; what may be justified and
+    rules that nothing has confirmed behind those, fusions of most launches last, then what is assumed. Then comes what
+    changes the whole model at once, then what trains differently, and is in no graph. Each is replayed with those
+    before it that claim the same time. Without a replay, or edits, idle time is divided by the parts of the step:
+    together they save no more of a part than it holds.
+
+    A finding with nothing left, or less than the replay is off, has no number. One that changes more than the other
+    is not told with less left than its rule reports (`least`, rule id -> share of the step): `how` of the other names
+    it, and its rule is clear.
 
     parts_us: the parts of the breakdown, on the scale of the savings.
     """
-    found = _of_idle(outcomes, step_us, Saving if replay is None else ReplayedSaving)
-    told = dict(_divided(found, replay, step_us) if replay is not None else _within(found, parts_us, step_us))
-    return tuple(
-        replace(outcome, findings=tuple(told.get((at, n), finding) for n, finding in enumerate(outcome.findings)))
-        if any(place[0] == at for place in told)
-        else outcome
-        for at, outcome in enumerate(outcomes)
-    )
+    found = _in_turn(outcomes, replay, step_us)
+    told = _Division(replay, step_us, parts_us, least, {}).of(found)
+    return tuple(_with(outcome, at, told) for at, outcome in enumerate(outcomes)) if told else tuple(outcomes)
 
 
 def named_once(outcomes: Sequence[Outcome], step_us: float) -> tuple[Outcome, ...]:
@@ -52,88 +105,154 @@ def named_once(outcomes: Sequence[Outcome], step_us: float) -> tuple[Outcome, ..
     return tuple(replace(one, findings=tuple(named(one, finding) for finding in one.findings)) for one in outcomes)
 
 
-def _of_idle(outcomes: Sequence[Outcome], step_us: float, kind: type[Saving]) -> list[tuple[_Place, str, Finding]]:
-    """Findings with such a saving of idle time, in the order in which they count."""
+def _in_turn(outcomes: Sequence[Outcome], replay: Replay | None, step_us: float) -> list[_Counted]:
+    """Findings that count, in their order: those whose edits are known, and of others those of idle time."""
     found = [
-        (
-            (
-                not outcome.confirmed,
-                finding.at_most == "low",
-                _fused(finding),
-                finding_order(outcome.rule, finding, step_us),
-            ),
-            (at, n),
-        )
+        (outcome, _Counted((at, n), outcome.rule, finding, finding.saving, _whole(finding, replay)))
         for at, outcome in enumerate(outcomes)
         for n, finding in enumerate(outcome.findings)
-        if isinstance(finding.saving, kind) and finding.recoverable and _idle(finding)
+        if finding.saving is not None and finding.recoverable and finding.run_us is None
     ]
-    return [((at, n), outcomes[at].rule, outcomes[at].findings[n]) for _, (at, n) in sorted(found)]
+    return [
+        one
+        for _, one in sorted(found, key=lambda pair: _turn(*pair, step_us))
+        if one.of_idle_time or (replay is not None and one.edits)
+    ]
 
 
-def _divided(
-    found: Sequence[tuple[_Place, str, Finding]], replay: Replay, step_us: float
-) -> Iterator[tuple[_Place, Finding]]:
-    """Those that save less beside the ones before, with what is left to them."""
-    before: list[tuple[str, Finding, ReplayedSaving]] = []
-    for place, rule, finding in found:
-        saving = finding.saving
-        assert isinstance(saving, ReplayedSaving)
-        rivals = [one for one in before if _compete(one[1], finding)]
-        if rivals:
-            edits = [edit for _, _, other in rivals for edit in other.edits]
-            # What was told may be less than what a replay gives: findings are limited to what they claim.
-            left_us = replay.most_us([*edits, *saving.edits]) - sum(other.high_us for _, _, other in rivals)
-            if left_us < saving.high_us - _ALIKE_SHARE * step_us:
-                saving = replace(saving, low_us=min(saving.low_us, max(left_us, 0.0)), high_us=max(left_us, 0.0))
-                yield place, _less(finding, saving, rivals[0][0], step_us)
-        before.append((rule, finding, saving))
+def _whole(finding: Finding, replay: Replay | None) -> bool:
+    saving = finding.saving
+    fused = [edit.rows for edit in saving.edits if edit.what == "fuse"] if isinstance(saving, EditedSaving) else []
+    all_launches = replay is not None and any(np.array_equal(rows, replay.launching) for rows in fused)
+    return of_whole_model(finding) or all_launches
 
 
-def _within(
-    found: Sequence[tuple[_Place, str, Finding]], parts_us: Mapping[str, float], step_us: float
-) -> Iterator[tuple[_Place, Finding]]:
-    """Those for which the ones before them leave less of the parts that they claim."""
-    left_us, owners = dict(parts_us), dict[str, str]()
-    for place, rule, finding in found:
-        saving = finding.saving
-        if saving is None or not finding.claims:
-            continue
-        room_us = sum(left_us.get(part, 0.0) for part in finding.claims)
-        rivals = [owners[part] for part in finding.claims if part in owners]
-        if rivals and room_us < saving.high_us - _ALIKE_SHARE * step_us:
-            saving = replace(saving, low_us=min(saving.low_us, room_us), high_us=room_us)
-            yield place, _less(finding, saving, rivals[0], step_us)
-        takes_us = min(saving.high_us, room_us)
-        for part in finding.claims:
-            part_us = min(takes_us, left_us.get(part, 0.0))
-            if part_us > 0:
-                left_us[part], takes_us, owners[part] = left_us[part] - part_us, takes_us - part_us, rule
+def _turn(outcome: Outcome, one: _Counted, step_us: float) -> tuple[object, ...]:
+    finding = one.finding
+    order = finding_order(outcome.rule, finding, step_us)
+    unlikely = (not outcome.confirmed, finding.at_most == "low")
+    # What is read more seldom is "semantics" as well; its place is in the graph.
+    otherwise = one.trains_otherwise and not one.edits
+    assumed = bool(one.edits) and not isinstance(one.saving, ReplayedSaving)
+    return otherwise, one.whole, assumed, *unlikely, one.fused, order, one.place
 
 
-def _idle(finding: Finding) -> bool:
-    """Whether it saves idle time for the most part, which it names first, or does not say what.
+def _with(outcome: Outcome, at: int, told: Mapping[_Place, Finding | str]) -> Outcome:
+    """The outcome with the findings as they are told; clear where none of them is."""
+    now = [told.get((at, n), finding) for n, finding in enumerate(outcome.findings)]
+    kept = tuple(one for one in now if isinstance(one, Finding))
+    if now and not kept:
+        why = next(one for one in now if isinstance(one, str))
+        return replace(outcome, status="clear", findings=(), reason=why)
+    return replace(outcome, findings=kept)
 
-    Where mostly kernels shrink, what is idle changes with them.
+
+class _Division(Struct):
+    """Time divided among findings in their order.
+
+    parts_us: the parts of the step;  known_us: what edits save together, where replayed
     """
-    return not finding.claims or finding.claims[0].startswith("idle_")
+
+    replay: Replay | None
+    step_us: float
+    parts_us: Mapping[str, float]
+    least: Mapping[str, float]
+    known_us: dict[tuple[int, ...], float]
+
+    def of(self, found: Sequence[_Counted]) -> dict[_Place, Finding | str]:
+        """What is told in place of the findings that others leave less to: another one, or the reason why none."""
+        told: dict[_Place, Finding | str] = {}
+        before: list[_Counted] = []
+        for one in found:
+            rivals = [other for other in before if other.compete(one) and self._divides(one, other)]
+            left_us = self._left_us(one, rivals)
+            if left_us >= one.saving.high_us - _ALIKE_SHARE * self.step_us:
+                before.append(one)
+                continue
+            owner = rivals[0] if len(rivals) == 1 else min(rivals, key=lambda other: self._left_us(one, [other]))
+            if left_us >= self._least_us(one, owner, rivals):
+                less = _less(one, left_us, owner.rule)
+                told[one.place] = less.finding
+                before.append(less)
+            elif one.changes_more_than(owner):
+                told[one.place] = f"`{owner.rule}` saves the same time and changes less"
+                before[before.index(owner)] = joined = _joined(owner, one)
+                told[owner.place] = joined.finding
+            else:
+                told[one.place] = _without_number(one, owner.rule)
+        return told
+
+    def _divides(self, one: _Counted, other: _Counted) -> bool:
+        """Whether it is known what one leaves to the other: where a replay has the edits of both, or of parts alone.
+
+        Beside a replay parts tell what is left to a change of more than a place; two models of places may add up.
+        """
+        if self.replay is None:
+            return True
+        return bool(one.edits and other.edits) or (not one.edits and one.changes_more_than(other))
+
+    def _least_us(self, one: _Counted, owner: _Counted, rivals: Sequence[_Counted]) -> float:
+        """Below this nothing is told: it is within the error of the replay, or a rule would not advise it alone.
+
+        What changes no more than the other is still worth what is left.
+        """
+        share = self.least.get(one.rule, 0.0) if one.changes_more_than(owner) else 0.0
+        together_us = one.saving.high_us + sum(other.saving.high_us for other in rivals)
+        error = self.replay.error_share if self.replay is not None and one.edits else 0.0
+        return max(max(share, NOTHING_SHARE) * self.step_us, error * together_us)
+
+    def _left_us(self, one: _Counted, rivals: Sequence[_Counted]) -> float:
+        """What a finding saves at most once these others are made."""
+        if not rivals:
+            return one.saving.high_us
+        if self.replay is None or not one.edits:
+            return min(one.saving.high_us, self._room_us(one, rivals))
+        edits = [edit for other in rivals for edit in other.edits]
+        # Findings are limited to what they claim, so that a replay may give more than was told of the others.
+        others_us = min(self._most_us(edits), sum(other.saving.high_us for other in rivals))
+        # What a saving has beyond its edits (caches, the profiler) is its own.
+        beyond_us = max(one.saving.high_us - self._most_us(one.edits), 0.0)
+        return min(one.saving.high_us, max(self._most_us([*edits, *one.edits]) - others_us, 0.0) + beyond_us)
+
+    def _room_us(self, one: _Counted, rivals: Sequence[_Counted]) -> float:
+        """What these others leave of the parts that a finding claims: each takes first what it names first."""
+        if not one.finding.claims:
+            return one.saving.high_us
+        left_us = dict(self.parts_us)
+        for other in rivals:
+            takes_us = other.saving.high_us
+            for part in other.finding.claims:
+                part_us = min(takes_us, left_us.get(part, 0.0))
+                if part_us > 0:
+                    left_us[part], takes_us = left_us[part] - part_us, takes_us - part_us
+        return sum(left_us.get(part, 0.0) for part in one.finding.claims)
+
+    def _most_us(self, edits: Sequence[Edit]) -> float:
+        """What these edits save together at most; each set is replayed once."""
+        assert self.replay is not None
+        key = tuple(map(id, edits))
+        if key not in self.known_us:
+            self.known_us[key] = self.replay.most_us(edits)
+        return self.known_us[key]
 
 
-def _compete(one: Finding, other: Finding) -> bool:
-    """Whether both may shrink the same idle time; what claims nothing may shrink any."""
-    return not one.claims or not other.claims or bool(set(one.claims) & set(other.claims))
+def _less(one: _Counted, left_us: float, rival: str) -> _Counted:
+    """The finding with what another leaves to it."""
+    how = f"{one.saving.how}; without what `{rival}` saves of the same time"
+    saving = replace(one.saving, low_us=min(one.saving.low_us, left_us), high_us=left_us, how=how)
+    measured_us = None if one.finding.measured_us is None else min(one.finding.measured_us, left_us)
+    finding = replace(one.finding, saving=saving, measured_us=measured_us)
+    return _Counted(one.place, one.rule, finding, saving, one.whole)
 
 
-def _fused(finding: Finding) -> int:
-    """How many rows it launches at once: what does that to all of them saves whatever launches cost."""
-    edits = finding.saving.edits if isinstance(finding.saving, ReplayedSaving) else ()
-    return sum(len(edit.rows) for edit in edits if edit.what == "fuse")
+def _joined(owner: _Counted, one: _Counted) -> _Counted:
+    """The finding with the name of one that its fix leaves nothing to."""
+    saving = replace(owner.saving, how=f"{owner.saving.how}; `{one.rule}` would save the same time, and changes more")
+    return _Counted(owner.place, owner.rule, replace(owner.finding, saving=saving), saving, owner.whole)
 
 
-def _less(finding: Finding, left: Saving, rival: str, step_us: float) -> Finding:
-    if left.high_us < NOTHING_SHARE * step_us:
-        why = f"no number: `{rival}` saves the same idle time; either change does"
-        return replace(finding, saving=None, measured_us=0.0, severity="low", facts={**finding.facts, "saving": why})
-    how = f"{left.how}; without what `{rival}` saves of the same idle time"
-    measured_us = None if finding.measured_us is None else min(finding.measured_us, left.high_us)
-    return replace(finding, saving=replace(left, how=how), measured_us=measured_us)
+def _without_number(one: _Counted, rival: str) -> Finding:
+    """The diagnosis alone; idle time that another finding has told makes no second one severe."""
+    why = f"no number: `{rival}` saves the same {'idle ' * one.of_idle_time}time; either change does"
+    facts = {**one.finding.facts, "saving": why}
+    return replace(one.finding, saving=None, measured_us=0.0, severity="low", facts=facts)

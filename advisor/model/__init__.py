@@ -15,6 +15,7 @@ from advisor.model.findings import (
     changes_less,
     finding_order,
     least_changes_first,
+    of_whole_model,
 )
 from advisor.model.line_share import LineShare
 from advisor.model.memory import MemoryHolder, MemoryPeak, MemoryPoint, MemoryRelief
@@ -95,4 +96,5 @@ __all__ = [
     "changes_less",
     "finding_order",
     "least_changes_first",
+    "of_whole_model",
 ]

@@ -115,10 +115,17 @@ def in_order(found: Iterable[tuple[Outcome, Finding]], step_us: float | None = N
 def least_changes_first(
     found: Iterable[tuple[Outcome, Finding]], step_us: float | None = None
 ) -> list[tuple[Outcome, Finding]]:
-    """Findings in the order given, except that each comes before those that it `changes_less` than."""
+    """Findings in the order given, except that each comes before those that it `changes_less` than.
+
+    So does a change of one place before one of the whole model, which saves the same part of the step.
+    """
     placed: list[tuple[Outcome, Finding]] = []
     for pair in found:
-        before = (at for at, other in enumerate(placed) if changes_less(pair, other, step_us))
+        before = (
+            at
+            for at, other in enumerate(placed)
+            if changes_less(pair, other, step_us) or _changes_one_place(pair[1], other[1], step_us)
+        )
         placed.insert(next(before, len(placed)), pair)
     return placed
 
@@ -130,14 +137,32 @@ def changes_less(one: tuple[Outcome, Finding], other: tuple[Outcome, Finding], s
     between steps, at a line that both name.
     """
     (outcome, finding), (than, rival) = one, other
-    if outcome.rule == than.rule or not (finding.saving and rival.saving and finding.fix and rival.fix):
+    if outcome.rule == than.rule or not (finding.fix and rival.fix):
         return False
     if _RISKS.index(finding.fix.risk) >= _RISKS.index(rival.fix.risk) or outcome.confirmed < than.confirmed:
         return False
-    if finding.saving.high_us < _WORTH_FIRST * rival.saving.high_us or not (finding.recoverable and rival.recoverable):
+    return _saves_as_well(finding, rival, step_us) and _same_time(finding, rival)
+
+
+def _saves_as_well(finding: Finding, rival: Finding, step_us: float | None) -> bool:
+    """Whether a fix may save at least half as much as another, and no less certainly."""
+    if not (finding.saving and rival.saving and finding.recoverable and rival.recoverable):
         return False
     less_certain = finding.saving.is_bound(step_us) and not rival.saving.is_bound(step_us)
-    return not less_certain and _same_time(finding, rival)
+    return finding.saving.high_us >= _WORTH_FIRST * rival.saving.high_us and not less_certain
+
+
+def _changes_one_place(finding: Finding, rival: Finding, step_us: float | None) -> bool:
+    """Whether a fix changes one place, where another changes the whole model for the same part of the step."""
+    if finding.fix is None or of_whole_model(finding) or not of_whole_model(rival):
+        return False
+    return _saves_as_well(finding, rival, step_us) and bool(set(finding.claims) & set(rival.claims))
+
+
+def of_whole_model(finding: Finding) -> bool:
+    """Whether its fix changes the whole model at once, wherever the time is lost: a compiler does."""
+    treatment = finding.fix.treatment if finding.fix else None
+    return treatment is not None and treatment.name == "compile"
 
 
 def _same_time(one: Finding, other: Finding) -> bool:

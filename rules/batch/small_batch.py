@@ -19,9 +19,9 @@ runs the model on its parts, run it on the whole batch.
 ## When to leave it
 The batch size is part of the method or of a published result. It has hundreds of samples, and the GPU waits for
 launches: no number is given then. Where most of the fixed cost are waits for launches, `launch-bound` has a fix that
-leaves the training as it is: it comes first, and a larger batch saves "up to" as much as these waits. The dataset is
-small, so that a larger batch leaves too few steps per epoch. The task's accuracy drops with large batches: compare the
-loss after the change, not only the speed.
+leaves the training as it is: it comes first, and only names a larger batch where that saves nothing more. The dataset
+is small, so that a larger batch leaves too few steps per epoch. The task's accuracy drops with large batches: compare
+the loss after the change, not only the speed.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def check(
             "per_sample_us": list(split.per_sample_us),
         },
         fix=_fix(of, passes, larger_batch(batch, target, facts, optimizer_name(work, record), added_up)),
-        claims=claims,
+        claims=("idle_launch",) if other else claims,
         at_most="high" if memory_known and not other else "medium",
     )
 

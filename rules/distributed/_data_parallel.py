@@ -23,11 +23,15 @@ from advisor.api import (
     edits,
 )
 
+from ..shared._words import each_step
 from ._collectives import MANY, fewer_bytes
 from ._libraries import BF16_HOOK, UNDIVIDED
 from ._parallel_kinds import message
+from .waiting._between import alone_between, gaps_us
 from .waiting._late_ranks import Late, instead
 
+# Below 1 % of the step what lies between collectives cannot be seen.
+_FELT = 0.01
 # DistributedDataParallel's own default bucket.
 _BUCKET_BYTES = 25e6
 
@@ -124,10 +128,35 @@ def data_finding(
     )
     if late_us > exposed_us / 2:
         return instead(found, late, price, exposed_us)
-    return replace(found, message=f"{said}{_ONE_GRAPH * (fix is UNDIVIDED)}")
+    found = replace(found, message=f"{said}{_ONE_GRAPH * (fix is UNDIVIDED)}")
+    # A reducer that sends half of the bytes sends as many times.
+    if fix is BF16_HOOK or not breakdown.on_device:
+        return found
+    return _with_what_is_between(found, saving, price, side)
 
 
 _ONE_GRAPH = " The compiled backward pass is one graph: all gradients are complete only when it ends."
+
+
+def _with_what_is_between(found: Finding, saving: Saving, price: Price, side: Side) -> Finding:
+    """The finding with what lies between many collectives in line, of which buckets leave little.
+
+    No graph of launches and waits has these gaps: what they take is added to what a replay gives.
+    """
+    if side.calls < MANY or side.bytes is None:
+        return found
+    gone = max(1 - max(1.0, side.bytes / _BUCKET_BYTES) / side.calls, 0.0)
+    more_us = gone * (gaps_us(price, side.rows) + price.ops.us(alone_between(price, side.rows)))
+    if more_us < _FELT * price.ops.steps.step_us:
+        return found
+    high_us = min(saving.high_us + price.scale.scaled(more_us), price.scale.step_us)
+    return replace(
+        found,
+        message=f"{found.message} Between them the GPU idles, and runs short kernels, for {each_step(price, more_us)}.",
+        saving=replace(saving, high_us=high_us, how=f"{saving.how}; and what lies between them"),
+        facts=found.facts | {"between_us": more_us},
+        claims=(*found.claims, "idle_unknown"),
+    )
 
 
 def computing_us(breakdown: Breakdown) -> float:

@@ -13,8 +13,9 @@ its reducer, which run when a gradient was stored. Those that a framework's loop
 in each step whether to end) are not reported: no line of the script asks for them. The latency and the time per byte of
 collectives are fitted to the sizes that occur. What one takes beyond twice the fastest of its size, or of a larger one
 of its kind and process group, is no sending, not even over a link that two transfers share: there a rank is awaited.
-Collectives that all take as long as their bytes at one rate wait for the network. Waits between pipeline stages are
-reported by the rule pipeline-bubbles, from the traces of all stages.
+Collectives that all take as long as their bytes at one rate wait for the network. Where a step has many in line with
+the computation, the gaps and the short kernels between them count, too: of buckets there are few. Waits between
+pipeline stages are reported by the rule pipeline-bubbles, from the traces of all stages.
 
 ## Why it costs time
 While gradients are sent, the device computes nothing. Even the smallest collective takes its latency: a metric of four

@@ -7,6 +7,7 @@ softmax, norms, sums, powers and losses are listed under "can autocast to float3
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.api import Category, Price
 
@@ -23,8 +24,8 @@ _SIXTEEN = ("BFloat16", "Half", "__half", "nv_bfloat16")
 _MOVES_NS = 10_000
 
 
-def following_us(price: Price) -> float:
-    """Time of the elementwise kernels in fp32 that would follow products in 16 bits, µs per step.
+def following(price: Price) -> npt.NDArray[np.int64]:
+    """Elementwise kernels in fp32 that would follow products in 16 bits.
 
     Those of the optimizer stay: parameters are in fp32.
     """
@@ -32,8 +33,8 @@ def following_us(price: Price) -> float:
     mine = events.of(Category.KERNEL) & events.named("elementwise_kernel") & ~events.named(*_SIXTEEN)
     kernels = np.flatnonzero(mine & links.inside & (links.launch >= 0) & (events.dur_ns >= _MOVES_NS))
     if not len(kernels):
-        return 0.0
+        return kernels
     launch = links.launch[kernels]
     follows = nesting.ancestor_of(launch, events.exactly(*_OPS)) >= 0
     updates = nesting.ancestor_of(launch, events.named("Optimizer.step#")) >= 0
-    return price.ops.us(kernels[follows & ~updates])
+    return kernels[follows & ~updates]

@@ -39,6 +39,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from advisor.api import (
     GEMM,
@@ -61,7 +62,7 @@ from advisor.api import (
 )
 
 from ..shared._words import each_step, plural
-from ._between_products import following_us
+from ._between_products import following
 from ._calls_in_fp32 import beside, beyond_peaks_us, moving_us
 from ._cpu_bf16 import Gains, attention_us, forbidden, on_cpu, where
 from ._cpu_bf16_examples import ON_CPU
@@ -118,7 +119,8 @@ def check(
     host_idle = sum(price.breakdown.share(part) for part in ("idle_launch", "idle_host", "idle_sync", "idle_unknown"))
     least, most = way.gain
     saved = (fp32_us * (1 - 1 / least), fp32_us * (1 - 1 / most)) if matmuls.on_device else cpu[1:]
-    between_us = following_us(price) / 2 if matmuls.on_device and way.name in _HALF else 0.0
+    between = following(price) if matmuls.on_device and way.name in _HALF else np.empty(0, np.int64)
+    between_us = price.ops.us(between) / 2
     saved = min(saved[0], most_us), min(saved[1] + beyond_us, most_us) + between_us
     # Where it is not known that TF32 was turned off, cuDNN may have found these convolutions faster without.
     unsure = matmuls.on_device and "convolution" in way.kinds and way.name == "TF32" and settings.tf32_cudnn is None
@@ -134,7 +136,7 @@ def check(
     claims = price.claims("forward", "backward", "other_ops")
     yield Finding(
         message=_message(price, matmuls, work, fp32_us, way, (settings, partly)) + ("" if felt else _LATER),
-        saving=price.long_ops(ends, (), how, basis="assumed") if felt else None,
+        saving=price.long_ops(ends, (), how, basis="assumed", most=_faster(matmuls, way, between)) if felt else None,
         where=where(trace, steps, matmuls, lines),
         facts={
             "fp32_us": fp32_us,
@@ -170,6 +172,14 @@ def _on_cpu(price: Price, matmuls: Matmuls, settings: Settings, min_share: float
     if gains is None:
         raise Missing("how much faster this CPU multiplies in bf16 was not measured: it is by a calibration")
     return on_cpu(price.ops.trace, steps, price.ops.nesting, gains)
+
+
+def _faster(matmuls: Matmuls, way: Way, between: npt.NDArray[np.int64]) -> tuple[edits.Edit, ...]:
+    """A device's products in the new format, and the ops between them: what others save is less beside them."""
+    if not matmuls.on_device:
+        return ()
+    rows = np.concatenate([matmuls.fp32_rows[kind] for kind in way.kinds])
+    return edits.scale(rows, 1 / way.gain[1]), edits.scale(between, 0.5)
 
 
 def _felt(price: Price, matmuls: Matmuls, way: Way) -> float:

@@ -12,7 +12,7 @@ from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.costs.added_work import AddedWork
 from advisor.analyses.costs.evicted import Shares
-from advisor.analyses.costs.replay import Replay, replayed_or
+from advisor.analyses.costs.replay import EditedSaving, Replay, replayed_or
 from advisor.analyses.costs.side_effects import SideEffects
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.step.deprofiled import Deprofiled
@@ -166,7 +166,7 @@ class Price(Struct, frozen=True, eq=False):
         """The saving of work in ops that are long compared with profiler overhead, of recorded µs per step.
 
         low: the profiler slowed them like the rest of the step; high, on a CPU: it slowed only other ops.  most: what
-        may go, for what it evicts.
+        may go, for what it evicts there; on a device, what other fixes are replayed beside.
         """
         bound_us = self.measured_us(claims)
         low_us, high_us = (min(us, bound_us) for us in model_us)
@@ -174,7 +174,9 @@ class Price(Struct, frozen=True, eq=False):
         found = self.scale.saving(low_us, high_us * slower, how, basis)
         more_us = found.high_us - self.scale.scaled(high_us)
         found = found.wider(found.low_us, found.high_us, "profiler", more_us)
-        return found if self.on_device else less_by(self._refilled(found, most, claims), instead_us)
+        if self.on_device:
+            return EditedSaving(found.low_us, found.high_us, basis, how, found.width_us, tuple(most))
+        return less_by(self._refilled(found, most, claims), instead_us)
 
     def _refilled(self, saving: Saving, gone: Sequence[Edit], claims: Sequence[str]) -> Saving:
         """The saving with a high end that includes what this work evicts from the caches; nothing where none is saved.

@@ -35,14 +35,19 @@ _LINKED = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayedSaving(Saving):
-    """A saving that a replay computed, with the edits behind its high end: several can be replayed together."""
+class EditedSaving(Saving):
+    """A saving with the edits behind its high end: what others save beside it can be replayed."""
 
     edits: tuple[Edit, ...] = ()
 
     def plain(self) -> Saving:
         """The saving as a report holds it."""
         return Saving(self.low_us, self.high_us, self.basis, self.how, self.width_us)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedSaving(EditedSaving):
+    """One that a replay computed: several can be replayed together."""
 
 
 class Part(Struct, frozen=True, eq=False):

@@ -56,10 +56,13 @@ class _Alike(Struct, frozen=True, eq=False):
 class Late(Struct, frozen=True, eq=False):
     """The part of a communication in which a rank is awaited.
 
-    us  exposed µs per step of a device that sending does not explain, at least;  alike: by size, longest first
+    us        exposed µs per step of a device that sending does not explain, at least
+    usual_us  the same in the median step, on the scale of `step_time_us`; 0 where a step is told as the mean
+    alike     by size, longest first
     """
 
     us: float
+    usual_us: float
     alike: tuple[_Alike, ...]
 
     @classmethod
@@ -72,14 +75,15 @@ class Late(Struct, frozen=True, eq=False):
             np.column_stack((events.start_ns[one.rows], events.end_ns[one.rows] - round(one.least_ns))) for one in alike
         ]
         if not waits:
-            return cls(0.0, ())
+            return cls(0.0, 0.0, ())
         spans = np.concatenate(waits)
         part = price.breakdown.intervals[price.breakdown.talking]
         late_ns = total(intersect(union(spans[:, 0], spans[:, 1]), part))
+        usual_us = _usual_us(price, np.concatenate([one.rows for one in alike]), spans, late_ns)
         alike.sort(key=lambda one: -float((events.dur_ns[one.rows] - one.least_ns).sum()))
-        return cls(steps.of_window_us(late_ns) * price.ops.longer, tuple(alike))
+        return cls(steps.of_window_us(late_ns) * price.ops.longer, usual_us, tuple(alike))
 
-    def said(self, price: Price) -> str:
+    def said(self, price: Price, exposed_us: float) -> str:
         """A sentence about it."""
         late, took = duration(price.scale.scaled(self.us)), price.ops.events.dur_ns
         first = self.alike[0]
@@ -91,7 +95,10 @@ class Late(Struct, frozen=True, eq=False):
                 f"{count(len(first.rows) / price.ops.steps.count)} of them take {duration(usual_us)} each, and one of "
                 f"{count(first.times)} times their size {duration(least_us)}"
             )
-        return f" {shown}: at least {late} of it is waiting for a rank that joins late."
+        usual = (
+            f", {duration(self.usual_us)} in the median step" if self.usual_us > price.scale.scaled(exposed_us) else ""
+        )
+        return f" {shown}: at least {late} of it is waiting for a rank that joins late{usual}."
 
     def saving(self, price: Price, exposed_us: float) -> Saving | None:
         """The step replayed without a late rank; None where the trace of a host's own threads does not tell."""
@@ -99,8 +106,10 @@ class Late(Struct, frozen=True, eq=False):
             return None
         late_us = min(self.us, exposed_us)
         if price.replay is None or price.replay.low_confidence:
-            # The wait is measured, whatever a replay makes of the rest of the step.
-            return price.of_us(0.0, price.scale.scaled(late_us), _HOW)
+            # The wait is measured, whatever a replay makes of the rest of the step: on average, or in the median one,
+            # where what is queued behind it hides again.
+            usual_us = self.usual_us * exposed_us / late_us if late_us else 0.0
+            return price.of_us(0.0, max(price.scale.scaled(late_us), usual_us), _HOW)
         took = price.ops.events.dur_ns
         sent = [
             edits.substitute(one.rows, float(took[one.rows].sum()), len(one.rows) * one.best_ns) for one in self.alike
@@ -109,9 +118,24 @@ class Late(Struct, frozen=True, eq=False):
         return price.saving([], sent, claims, _HOW, model_us=model_us, bound_us=exposed_us)
 
 
+def _usual_us(price: Price, rows: Ints, spans: npt.NDArray[np.int64], late_ns: int) -> float:
+    """What the median step waits, of all that the device has recorded: where the host is far ahead, its window ends
+    early, and begins with steps that wait for nobody yet. late_ns: what is exposed of these waits in the window.
+    """
+    scale, steps = price.scale, price.ops.steps
+    usual = scale.profiled.median
+    within = total(intersect(union(spans[:, 0], spans[:, 1]), steps.window))
+    if not usual or scale.unprofiled.n or scale.step_us != usual or not within:
+        return 0.0
+    step = price.ops.links.step[rows]
+    each = [total(union(spans[step == n, 0], spans[step == n, 1])) for n in range(steps.count)]
+    return min(float(np.median(each)) / 1e3 * min(late_ns / within, 1.0), scale.step_us)
+
+
 def instead(found: Finding, late: Late, price: Price, exposed_us: float) -> Finding:
     """The finding about communication that mostly waits: to send less does not help."""
-    return replace(found, message=found.message + late.said(price), saving=late.saving(price, exposed_us), fix=FIND_IT)
+    said = late.said(price, exposed_us)
+    return replace(found, message=found.message + said, saving=late.saving(price, exposed_us), fix=FIND_IT)
 
 
 def _by_kind(price: Price, rows: Ints) -> Iterator[tuple[Ints, Ints]]:

@@ -41,8 +41,10 @@ def test_idle_time_between_reads_is_that_of_the_reads() -> None:
     assert finding.fix is not None
     assert "conditions of the whole batch" in finding.fix.title
     assert gain_us <= high_us(finding) < 1.1 * gain_us
-    (launches,) = found(said, "launch-bound")
-    assert high_us(launches) < 0.2 * gain_us
+    # What is left of the launches is less than 5 % of the step, which a compiler is not worth.
+    assert not found(said, "launch-bound")
+    assert finding.saving is not None
+    assert "`launch-bound` would save the same time, and changes more" in finding.saving.how
 
 
 def test_values_that_a_loop_reads_are_to_be_read_at_once() -> None:
@@ -62,11 +64,9 @@ def test_fewer_launches_come_before_a_larger_batch() -> None:
     rule, finding = first("nowcast")
     assert rule == "launch-bound"
     assert high_us(finding) >= gain_us
-    (batch,) = found(said, "small-batch")
-    assert batch.saving is not None
-    assert batch.saving.low_us == 0
-    assert high_us(batch) <= high_us(finding)
-    assert "fewer launches leave the training as it is" in batch.message
+    assert not found(said, "small-batch")
+    assert finding.saving is not None
+    assert "`small-batch` would save the same time, and changes more" in finding.saving.how
 
 
 def test_gathers_of_a_backward_pass_without_prefetching_are_told_by_their_ranges() -> None:
