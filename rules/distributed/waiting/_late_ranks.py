@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import Finding, Fix, Ints, Price, Saving, duration, edits, intersect, total, union
+from advisor.api import Finding, Fix, Intervals, Ints, Price, Saving, duration, edits, intersect, total, union
 
 from ...shared._words import count
 
@@ -118,7 +118,7 @@ class Late(Struct, frozen=True, eq=False):
         return price.saving([], sent, claims, _HOW, model_us=model_us, bound_us=exposed_us)
 
 
-def _usual_us(price: Price, rows: Ints, spans: npt.NDArray[np.int64], late_ns: int) -> float:
+def _usual_us(price: Price, rows: Ints, spans: Intervals, late_ns: int) -> float:
     """What the median step waits, of all that the device has recorded: where the host is far ahead, its window ends
     early, and begins with steps that wait for nobody yet. late_ns: what is exposed of these waits in the window.
     """
