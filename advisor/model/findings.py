@@ -160,9 +160,9 @@ def _changes_one_place(finding: Finding, rival: Finding, step_us: float | None) 
 
 
 def of_whole_model(finding: Finding) -> bool:
-    """Whether its fix changes the whole model at once, wherever the time is lost: a compiler does."""
+    """Whether its fix changes the whole model at once, wherever the time is lost: a compiler does, and autocast."""
     treatment = finding.fix.treatment if finding.fix else None
-    return treatment is not None and treatment.name == "compile"
+    return treatment is not None and treatment.name in ("compile", "autocast")
 
 
 def _same_time(one: Finding, other: Finding) -> bool:

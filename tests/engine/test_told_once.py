@@ -79,6 +79,16 @@ def test_a_change_of_one_place_comes_before_one_of_the_whole_model() -> None:
     assert (one.rule, other.rule) == ("sync-in-loop", "unfused-elementwise")
 
 
+@pytest.mark.parametrize("treatment", ["compile", "autocast"])
+def test_what_changes_every_layer_comes_after_what_mends_one(treatment: str) -> None:
+    every = modelled(
+        "fp32-matmul", 800.0, "forward", fix=Fix("All of them", "numerics", treatment=Treatment(treatment))
+    )
+    one = modelled("diagonal-matrices", 500.0, "forward", "backward", fix=Fix("One expression", "numerics"))
+    in_turn = least_changes_first((outcome, outcome.findings[0]) for outcome in (every, one))
+    assert [outcome.rule for outcome, _ in in_turn] == ["diagonal-matrices", "fp32-matmul"]
+
+
 def modelled(rule: str, high_us: float, *claims: str, fix: Fix | None = None) -> Outcome:
     """A rule that found something that saves up to so much of these parts; nothing was replayed."""
     finding = Finding(f"{rule} found something.", Saving(0.0, high_us, "modelled", "high: all"), fix=fix, claims=claims)
