@@ -95,15 +95,25 @@ class Outcome:
     page: str = ""
 
 
+# A fix is looked for from here on: less of a step is within the noise between steps.
+_MATERIAL = 0.05
+
+
 def finding_order(rule: str, finding: Finding, step_us: float | None = None) -> tuple[int, float, float, str, str]:
     """Sort key of findings: savings that are certain, then bounds ("up to"), then those without a number.
 
-    Within each the largest high end first, then the largest low end, then the rule id.
+    Of bounds those on idle time or a wait of the device that was measured come first: that time is lost for certain,
+    whatever a change gives back, while kernels that might be shorter do what is asked of them. Within each the largest
+    high end first, then the largest low end, then the rule id.
     """
     saving = finding.saving
     if saving is None:
-        return (2, 0.0, 0.0, rule, finding.message)
-    return (int(saving.is_bound(step_us)), -saving.high_us, -saving.low_us, rule, finding.message)
+        return (3, 0.0, 0.0, rule, finding.message)
+    turn = 0
+    if saving.is_bound(step_us):
+        lost_us = (finding.measured_us or 0.0) if finding.run_us is None else 0.0
+        turn = 1 if step_us and lost_us >= _MATERIAL * step_us else 2
+    return (turn, -saving.high_us, -saving.low_us, rule, finding.message)
 
 
 def in_order(found: Iterable[tuple[Outcome, Finding]], step_us: float | None = None) -> list[tuple[Outcome, Finding]]:
@@ -154,15 +164,20 @@ def _saves_as_well(finding: Finding, rival: Finding, step_us: float | None) -> b
 
 def _changes_one_place(finding: Finding, rival: Finding, step_us: float | None) -> bool:
     """Whether a fix changes one place, where another changes the whole model for the same part of the step."""
-    if finding.fix is None or of_whole_model(finding) or not of_whole_model(rival):
+    every_layer = "compile", "autocast"
+    if finding.fix is None or _treated(finding, *every_layer) or not _treated(rival, *every_layer):
         return False
     return _saves_as_well(finding, rival, step_us) and bool(set(finding.claims) & set(rival.claims))
 
 
-def of_whole_model(finding: Finding) -> bool:
-    """Whether its fix changes the whole model at once, wherever the time is lost: a compiler does, and autocast."""
+def _treated(finding: Finding, *names: str) -> bool:
     treatment = finding.fix.treatment if finding.fix else None
-    return treatment is not None and treatment.name in ("compile", "autocast")
+    return treatment is not None and treatment.name in names
+
+
+def of_whole_model(finding: Finding) -> bool:
+    """Whether its fix changes the whole model at once, wherever the time is lost: a compiler does."""
+    return _treated(finding, "compile")
 
 
 def _same_time(one: Finding, other: Finding) -> bool:

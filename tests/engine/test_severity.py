@@ -39,6 +39,19 @@ def test_without_a_saving_the_time_that_it_concerns_counts_and_is_never_high() -
     assert severity.settled(Outcome("r", "found", (found,)), STEP_US).findings == (found,)
 
 
+@pytest.mark.parametrize(
+    ("measured_us", "run_us", "first"), [(60.0, None, "idle"), (40.0, None, "busy"), (60.0, 2000.0, "busy")]
+)
+def test_of_bounds_idle_time_that_was_measured_comes_first(
+    measured_us: float, run_us: float | None, first: str
+) -> None:
+    """From 5 % of the step on, and of the step itself: what lies between steps is another quantity."""
+    busy = Finding("busy", Saving(0, 500, "modelled", ""))
+    idle = Finding("idle", Saving(0, 60, "modelled", ""), measured_us=measured_us, run_us=run_us)
+    settled = severity.settled(Outcome("r", "found", (busy, idle)), STEP_US)
+    assert settled.findings[0].message == first
+
+
 def test_settled_findings_are_in_order() -> None:
     bound, certain = (Finding(word, Saving(low, 500, "modelled", "")) for word, low in (("bound", 0), ("certain", 50)))
     settled = severity.settled(Outcome("r", "found", (bound, certain)), STEP_US)
