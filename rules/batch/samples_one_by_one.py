@@ -121,7 +121,7 @@ def _recorded(calls: int, ops: int, solver: str = "") -> Any:
     module, inside = _modules(calls)
     layers, line = Ev(FORWARD.name, times=calls * ops, fill=0.3), _line(31, 1 if solver else calls)
     text = _RECORDED.replace(_CALLED, _HANDED_OVER) if solver else _RECORDED
-    more = {"V": Ev(f"advisor:call|{solver}", "user_annotation")} if solver else {}
+    more: dict[str, Any] = {"V": Ev(f"advisor:call|{solver}", "user_annotation")} if solver else {}
     return draw(text, us=100, C=line, M=module, N=inside, L=layers, S=_line(33), **more)
 
 
