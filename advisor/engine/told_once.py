@@ -75,7 +75,7 @@ def counted_once(
     """The outcomes with savings that add up: each finding has what it saves on the step as it is after those before it.
 
     First come changes of single places, by what they save, certain savings before bounds; what may be justified and
-    rules that nothing has confirmed behind those, fusions of most launches last, then what is assumed. Then comes what
+    rules that nothing has confirmed behind those, fusions of most launches last, then assumed bounds. Then comes what
     changes the whole model at once, then what trains differently, and is in no graph. Each is replayed with those
     before it that claim the same time. Without a replay, or edits, idle time is divided by the parts of the step:
     together they save no more of a part than it holds.
@@ -115,7 +115,7 @@ def _in_turn(outcomes: Sequence[Outcome], replay: Replay | None, step_us: float)
     ]
     return [
         one
-        for _, one in sorted(found, key=lambda pair: _turn(*pair, step_us))
+        for _, one in sorted(found, key=lambda pair: _turn(pair[0], pair[1], step_us))
         if one.of_idle_time or (replay is not None and one.edits)
     ]
 
@@ -133,7 +133,8 @@ def _turn(outcome: Outcome, one: _Counted, step_us: float) -> tuple[object, ...]
     unlikely = (not outcome.confirmed, finding.at_most == "low")
     # What is read more seldom is "semantics" as well; its place is in the graph.
     otherwise = one.trains_otherwise and not one.edits
-    assumed = bool(one.edits) and not isinstance(one.saving, ReplayedSaving)
+    # A bound that nothing replayed takes nothing from what a replay gives.
+    assumed = bool(one.edits) and not isinstance(one.saving, ReplayedSaving) and one.saving.is_bound(step_us)
     return otherwise, one.whole, assumed, *unlikely, one.fused, order, one.place
 
 

@@ -7,9 +7,8 @@ softmax, norms, sums, powers and losses are listed under "can autocast to float3
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Category, Price
+from advisor.api import Category, Ints, Price
 
 # In none of the lists, and what their backward passes run.
 _FOLLOWING = (
@@ -24,7 +23,7 @@ _SIXTEEN = ("BFloat16", "Half", "__half", "nv_bfloat16")
 _MOVES_NS = 10_000
 
 
-def following(price: Price) -> npt.NDArray[np.int64]:
+def following(price: Price) -> Ints:
     """Elementwise kernels in fp32 that would follow products in 16 bits.
 
     Those of the optimizer stay: parameters are in fp32.

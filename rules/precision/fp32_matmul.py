@@ -39,7 +39,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from advisor.api import (
     GEMM,
@@ -49,6 +48,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     KernelWork,
     Lines,
     Matmuls,
@@ -174,7 +174,7 @@ def _on_cpu(price: Price, matmuls: Matmuls, settings: Settings, min_share: float
     return on_cpu(price.ops.trace, steps, price.ops.nesting, gains)
 
 
-def _faster(matmuls: Matmuls, way: Way, between: npt.NDArray[np.int64]) -> tuple[edits.Edit, ...]:
+def _faster(matmuls: Matmuls, way: Way, between: Ints) -> tuple[edits.Edit, ...]:
     """A device's products in the new format, and the ops between them: what others save is less beside them."""
     if not matmuls.on_device:
         return ()

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from advisor.api import Category, Price
-
-Ints = npt.NDArray[np.int64]
+from advisor.api import Category, Ints, Price
 
 # A kernel so short takes what it takes to begin, whatever it computes: of a bucket there is one.
 _SHORT_NS = 10_000
