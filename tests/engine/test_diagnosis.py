@@ -31,6 +31,14 @@ def test_unexplained_idle_time_and_work_are_no_measured_wait() -> None:
         assert finding.measured_us is None
 
 
+def test_a_wait_that_was_measured_stays_one_where_other_time_goes_with_it() -> None:
+    """Gaps around reductions go with them; what is measured is the wait, no more of it than the part holds."""
+    for claims, measured_us in ((("idle_launch", "idle_unknown"), 50), (("idle_unknown", "idle_launch"), None)):
+        wait = Finding("m", SAVING, facts={"idle_us": 60.0}, claims=claims)
+        [finding] = diagnosis.measured(found(wait), KNOWN, 1.0).findings
+        assert finding.measured_us == measured_us
+
+
 def test_a_model_gives_no_number_where_the_replay_is_wrong() -> None:
     kept = [Finding("m", Saving(0, 40, basis, ""), severity="high") for basis in ("modelled", "assumed", "replayed")]
     outcome = diagnosis.without_models(found(*kept))
