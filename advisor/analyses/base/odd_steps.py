@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from advisor.analyses.base.startup import compiling
@@ -63,12 +61,6 @@ def slowed(record: RankRecord) -> Mask:
     most = _SLOWED * high / max(low, 1e-9) * np.quantile(lengths, 0.1)
     found: Mask = lengths > most
     return found if np.median(lengths) > most and (~found).sum() >= _FEWEST else none
-
-
-def like_the_loop(record: RankRecord, times_us: Sequence[float]) -> Floats:
-    """Of times of profiled steps, or of one part of each, those of steps that are not `slowed`."""
-    times, found = np.asarray(times_us, float), slowed(record)
-    return times[~found] if len(found) == len(times) else times
 
 
 def longest_of_few(trace: Trace, spans: Intervals, lengths: Floats) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -117,6 +118,18 @@ class Steps:
     def of_window_us(self, ns: float) -> float:
         """A length in ns of a part of W, as µs per step."""
         return ns / self.of_window / 1e3
+
+    def kept(self, times_us: Sequence[float]) -> Floats:
+        """Of a time for each profiled step, or for a part of each, those of these steps: all but the stalled ones.
+
+        Of times of other steps all.
+        """
+        times = np.asarray(times_us, float)
+        if len(times) != len(self.spans) + len(self.stalled):
+            return times
+        every = np.sort(np.concatenate((self.spans[:, 0], self.stalled[:, 0])))
+        found: Floats = times[np.searchsorted(every, self.spans[:, 0])]
+        return found
 
     def step_of(self, time_ns: Ints) -> Numbers:
         """The step that each instant belongs to; time between two steps of a window counts for the earlier; else -1."""

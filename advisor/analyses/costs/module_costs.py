@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
-from advisor.analyses.base.odd_steps import like_the_loop
 from advisor.analyses.base.scale import before_the_window
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.module_calls import ModuleCalls
@@ -255,19 +254,19 @@ def _typical_parts(work: _Work, deprofiled: Deprofiled, record: RankRecord | Non
         recorded_us = float(work.typical_step(lengths[None, :])[0])
         ratio = part.plain_us / part.recorded_us if part.recorded_us else 1.0
         if work.calls.alike and record is not None:
-            ratio = _typical_ratio(record, part.name) or ratio
+            ratio = _typical_ratio(record, work.steps, part.name) or ratio
         parts.append(replace(part, recorded_us=recorded_us, plain_us=recorded_us * ratio))
         python.append(min(python_us, recorded_us))
     return replace(deprofiled, parts=tuple(parts), python_of=tuple(python))
 
 
-def _typical_ratio(record: RankRecord, part: str) -> float | None:
+def _typical_ratio(record: RankRecord, steps: Steps, part: str) -> float | None:
     """The median of a part of the step without the profiler, by that with it; None where capture timed no parts."""
-    steps = record.steps
-    plain, recorded = steps.unprofiled_parts_us.get(part), like_the_loop(record, steps.profiled_parts_us.get(part, ()))
+    timed = record.steps
+    plain, recorded = timed.unprofiled_parts_us.get(part), steps.kept(timed.profiled_parts_us.get(part, ()))
     if not plain or not len(recorded) or not np.median(recorded):
         return None
-    return float(np.median(before_the_window(plain, steps)) / np.median(recorded))
+    return float(np.median(before_the_window(plain, timed)) / np.median(recorded))
 
 
 def _plain(work: _Work, deprofiled: Deprofiled, backward: Floats | None) -> tuple[Floats, Floats]:

@@ -74,7 +74,8 @@ def _beyond(times: npt.NDArray[np.int64], bounds: Intervals) -> tuple[Ints, Ints
     return longer.ravel(), ends.ravel(), float(_longer(times[:, :, 1] - times[:, :, 0]).sum())
 
 
-def _longer(took: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _longer(took: Ints) -> Ints:
     """By how much each is longer than the lower median of its column."""
     usual = np.sort(took, axis=0)[(len(took) - 1) // 2]
-    return np.maximum(took - usual, 0)
+    found: Ints = np.maximum(took - usual, 0)
+    return found

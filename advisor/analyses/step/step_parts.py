@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from advisor.analyses.base.links import Links
-from advisor.analyses.base.odd_steps import like_the_loop
 from advisor.analyses.base.scale import Scale, before_the_window, long_every
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.step.input_wait import fetch_rows
@@ -67,7 +66,7 @@ class StepParts:
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, scale: Scale, links: Links, record: RankRecord | None) -> StepParts:
         """The parts of this rank's step."""
-        plain, recorded = _timed(record)
+        plain, recorded = _timed(record, steps)
         spans = _spans(trace, steps) if plain else {"step": steps.window}
         events = trace.events
         part_of = np.full(len(events), -1, np.int8)
@@ -87,16 +86,16 @@ class StepParts:
         return cls(tuple(found), part_of)
 
 
-def _timed(record: RankRecord | None) -> tuple[Mapping[str, float], Mapping[str, float]]:
+def _timed(record: RankRecord | None, steps: Steps) -> tuple[Mapping[str, float], Mapping[str, float]]:
     """(un-profiled, profiled) µs by part; empty where not known."""
     if record is None:
         return {}, {}
-    steps = record.steps
-    if set(steps.unprofiled_parts_us) != set(NAMES) or set(steps.profiled_parts_us) != set(NAMES):
+    timed = record.steps
+    if set(timed.unprofiled_parts_us) != set(NAMES) or set(timed.profiled_parts_us) != set(NAMES):
         return {}, {}
-    every = long_every(steps) or 0
-    plain = {name: typical(before_the_window(times, steps), every) for name, times in steps.unprofiled_parts_us.items()}
-    recorded = {name: float(np.mean(like_the_loop(record, times))) for name, times in steps.profiled_parts_us.items()}
+    every = long_every(timed) or 0
+    plain = {name: typical(before_the_window(times, timed), every) for name, times in timed.unprofiled_parts_us.items()}
+    recorded = {name: float(np.mean(steps.kept(times))) for name, times in timed.profiled_parts_us.items()}
     return plain, recorded
 
 

@@ -51,6 +51,9 @@ _CALL_US = {"SGD": constant("sparse.sgd_call_us").range, "Adagrad": constant("sp
 _NUMBER_NS = {"SGD": constant("sparse.sgd_number_ns").range, "Adagrad": constant("sparse.adagrad_number_ns").range}
 _BAGS = "low: nothing, as sparse gradients of bags were not measured; high: all work on the whole table"
 _MEASURED = "low: the least that sparse gradients saved in measurements; high: all work on the whole table"
+# The C library maps larger blocks of memory anew for each gradient, and unmaps them when it is freed; smaller ones it
+# keeps (M_MMAP_THRESHOLD in mallopt(3)).
+_MAPPED_BYTES = 128 * 1024
 # Where the work that comes instead is known, all of the present work goes.
 _KNOWN = (
     "all work on the whole table, minus the most and the least that the rows looked up take instead; high: "
@@ -79,10 +82,12 @@ def check(
     }
     # On a device one change of all tables is one finding; what was measured on a CPU is of tables one by one.
     several = [tuple(few.items())] if price.on_device and few else [(one,) for one in few.items()]
+    mapped = sum(bytes_ for size in few if (bytes_ := _bytes(size)) >= _MAPPED_BYTES)
     for tables in several:
         (height, width), _ = max(tables, key=lambda one: one[0][0] * one[0][1])
-        table = joined(*(one for _, one in tables))
-        if found := worth(price, lines, _equivalent(price, table, width, names), min_share):
+        table, numbers = joined(*(one for _, one in tables)), _bytes((height, width))
+        freed = numbers / mapped if numbers >= _MAPPED_BYTES else 0.0
+        if found := worth(price, lines, _equivalent(price, table, width, names, freed), min_share):
             looked_up, rows = table.looked_up / steps, sum(size[0] for size, _ in tables)
             of = "an embedding" if len(tables) == 1 else f"{len(tables)} embeddings"
             finding = found.finding(
@@ -94,8 +99,16 @@ def check(
             yield replace(finding, where=set_at(settings, f"embedding {height}x{width}") + finding.where)
 
 
-def _equivalent(price: Price, table: Table, width: int, names: list[str]) -> Equivalent:
-    """Sparse gradients of a table of so many numbers; what these take instead is known of some optimizers, on a CPU."""
+def _bytes(size: tuple[int, ...]) -> int:
+    """Of a gradient in fp32 of a table of that height and width."""
+    return 4 * size[0] * size[1]
+
+
+def _equivalent(price: Price, table: Table, width: int, names: list[str], freed: float) -> Equivalent:
+    """Sparse gradients of a table of so many numbers; what these take instead is known of some optimizers, on a CPU.
+
+    freed: the table's part of all memory of such gradients that is given back in each step.
+    """
     known = bool(names) and all(name in _CALL_US for name in names) and not price.on_device and not table.bags
     # Giving so much memory back takes the loop time in no op, and less while the profiler keeps its own memory there.
     rest = [part.plain_us - part.recorded_us for part in price.deprofiled.parts if part.name == "rest"]
@@ -107,7 +120,7 @@ def _equivalent(price: Price, table: Table, width: int, names: list[str]) -> Equ
         instead_us=_instead_us(table, width, names, price.ops.steps.count) if known else (0.0, 0.0),
         ops="replayed",
         spent_us=_spent_us(price, table) if price.on_device else None,
-        also_us=sum(max(us, 0.0) for us in rest) if known else 0.0,
+        also_us=freed * sum(max(us, 0.0) for us in rest) if known else 0.0,
         shown=rows_of(*table.calls),
         at_most="medium" if _needs_other_optimizer(names) else "high",
     )
@@ -175,6 +188,15 @@ def _drawn(height: int = 200_000, gpu: str = "", **changed: Any) -> Drawing:
     )
 
 
+def _longer_between_ops() -> dict[str, Any]:
+    """What capture timed of steps of SGD: 5 ms more outside of the backward pass and the optimizer than with it."""
+    timed = {"fetch": 0.0, "backward": 400.0, "optimizer": 400.0, "rest": 40_700.0}
+    profiled = {name: [us] * 5 for name, us in timed.items()}
+    plain = {name: [us + 5_000.0 * (name == "rest")] * 30 for name, us in timed.items()}
+    steps = {"unprofiled_us": [46_500.0] * 30, "unprofiled_parts_us": plain, "profiled_parts_us": profiled}
+    return {"optimizers": [{"name": "SGD"}], "steps": steps}
+
+
 EXAMPLES = [
     Example(
         "a table of 200,000 rows for a batch of 64",
@@ -203,6 +225,20 @@ EXAMPLES = [
         near_miss=True,
     ),
     Example("a small vocabulary, most of which occurs in a batch", _drawn(100), None, near_miss=True),
+    Example(
+        "a table of 11 kB in a step that took longer between its ops without the profiler: no memory is mapped",
+        two_steps(
+            f"[L  ][F{' ' * 400}][N ][O ]",
+            f"{' ' * 408}[W ][U ]",
+            L=op("embedding", [700, 4], [64], number=3),
+            N=node(3, "EmbeddingBackward0", launches=None),
+            W=op("embedding_dense_backward", [64, 4], [64]),
+            U=op("add_", [700, 4], [700, 4]),
+        ),
+        None,
+        _longer_between_ops(),
+        near_miss=True,
+    ),
     Example(
         "a language model that multiplies with the same table",
         _drawn(B=op("linear", [64, 32], [200_000, 32])),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advisor.analyses.base.odd_steps import like_the_loop, slowed
+from advisor.analyses.base.odd_steps import slowed
 from advisor.analyses.step.step_parts import StepParts
 from advisor.api import RankRecord, Steps, StepTimes
 from advisor.computed import Computed
@@ -47,10 +47,27 @@ def test_few_steps_without_the_profiler_tell_nothing() -> None:
     assert not slowed(times([110.0] * 6 + [180.0] * 14, ALIKE[:19])).any()
 
 
-def test_parts_of_the_step_are_means_of_the_same_steps() -> None:
-    known = times([110.0] * 6 + [180.0] * 14)
-    assert np.mean(like_the_loop(known, [10.0] * 6 + [50.0] * 14)) == 10.0
-    assert np.mean(like_the_loop(known, [10.0, 50.0])) == 30.0  # of other steps: all
+def test_a_stall_of_one_step_is_in_no_part_of_the_others() -> None:
+    """Ten steps of 100 µs that fetch for 10, and one that waits for its batch for 50 ms: the fetch takes 10 µs."""
+    lengths = [100.0] * 5 + [50_090.0] + [100.0] * 5
+    starts: list[float] = np.cumsum([0.0, *lengths[:-1]]).tolist()
+    rows = [
+        row(f"ProfilerStep#{at}", "user_annotation", *one) for at, one in enumerate(zip(starts, lengths, strict=True))
+    ]
+    fetch = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    rows += [row(fetch, "user_annotation", start, us - 90) for start, us in zip(starts, lengths, strict=True)]
+    rows += [row("aten::mul", "cpu_op", start + us - 80, 70) for start, us in zip(starts, lengths, strict=True)]
+    none = [0.0] * 11
+    profiled = {"fetch": [us - 90 for us in lengths], "backward": none, "optimizer": none, "rest": [90.0] * 11}
+    plain = {name: [us[0]] * 30 for name, us in profiled.items()}
+    record = times(lengths, unprofiled_parts_us=plain, profiled_parts_us=profiled)
+    known = Computed(trace=read_bytes(json.dumps({"traceEvents": rows}).encode(), "made"), record=record)
+    steps = known.get(Steps)
+    assert (steps.count, steps.stalls_us) == (10, (50_090.0,))
+    assert steps.kept(profiled["fetch"]).tolist() == [10.0] * 10
+    assert steps.kept([10.0, 50.0]).tolist() == [10.0, 50.0]  # of other steps: all
+    part = known.get(StepParts).parts[0]
+    assert (part.name, part.recorded_us, part.plain_us) == ("fetch", pytest.approx(10.0), pytest.approx(10.0))
 
 
 def test_slowed_steps_are_in_no_share() -> None:
