@@ -102,18 +102,25 @@ _MATERIAL = 0.05
 def finding_order(rule: str, finding: Finding, step_us: float | None = None) -> tuple[int, float, float, str, str]:
     """Sort key of findings: savings that are certain, then bounds ("up to"), then those without a number.
 
-    Of bounds those on idle time or a wait of the device that was measured come first: that time is lost for certain,
-    whatever a change gives back, while kernels that might be shorter do what is asked of them. Within each the largest
-    high end first, then the largest low end, then the rule id.
+    Of bounds those on idle time or a wait of the device come first: that time was measured, and is lost whatever a
+    change gives back, while kernels that might be shorter do what is asked of them. Within each the largest high end
+    first, then the largest low end, then the rule id.
     """
     saving = finding.saving
     if saving is None:
         return (3, 0.0, 0.0, rule, finding.message)
     turn = 0
     if saving.is_bound(step_us):
-        lost_us = (finding.measured_us or 0.0) if finding.run_us is None else 0.0
-        turn = 1 if step_us and lost_us >= _MATERIAL * step_us else 2
+        turn = 1 if step_us and _lost_us(finding) >= _MATERIAL * step_us else 2
     return (turn, -saving.high_us, -saving.low_us, rule, finding.message)
+
+
+def _lost_us(finding: Finding) -> float:
+    """Idle time or waits of the device that were measured: those of the diagnosis, or those that its saving is of."""
+    if finding.run_us is not None:
+        return 0.0
+    of_idle_time = bool(finding.claims) and finding.claims[0].startswith("idle_")
+    return max(finding.measured_us or 0.0, finding.saving.high_us if finding.saving and of_idle_time else 0.0)
 
 
 def in_order(found: Iterable[tuple[Outcome, Finding]], step_us: float | None = None) -> list[tuple[Outcome, Finding]]:
