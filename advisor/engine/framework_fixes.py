@@ -53,7 +53,7 @@ def _of_package(finding: Finding, record: RankRecord) -> Finding:
     made: Sequence[Loader | Optimizer] = record.optimizers if what == "optimizer" else record.loaders if what else ()
     packages = {one.made_in for one in made}
     # What a package makes that builds on a framework is its own; accelerate makes anew what it is given.
-    if fix is None or len(packages) != 1 or packages & {"", *(_OF_FRAMEWORKS)}:
+    if fix is None or len(packages) != 1 or packages & {"", *_OF_FRAMEWORKS}:
         return finding
     package = packages.pop()
     title = f"{fix.title}; `{package}` makes the {what}: set it there, if `{package}` has an argument for it"

@@ -87,7 +87,7 @@ def counted_once(
     parts_us: the parts of the breakdown, on the scale of the savings.
     """
     found = _in_turn(outcomes, replay, step_us)
-    told = _Division(replay, step_us, parts_us, least, {}).of(found)
+    told = _Division(replay, step_us, parts_us, least).of(found)
     return tuple(_with(outcome, at, told) for at, outcome in enumerate(outcomes)) if told else tuple(outcomes)
 
 
@@ -158,7 +158,7 @@ class _Division(Struct):
     step_us: float
     parts_us: Mapping[str, float]
     least: Mapping[str, float]
-    known_us: dict[tuple[int, ...], float]
+    known_us: dict[tuple[int, ...], float] = {}
 
     def of(self, found: Sequence[_Counted]) -> dict[_Place, Finding | str]:
         """What is told in place of the findings that others leave less to: another one, or the reason why none."""

@@ -169,10 +169,13 @@ def _saves_as_well(finding: Finding, rival: Finding, step_us: float | None) -> b
     return finding.saving.high_us >= _WORTH_FIRST * rival.saving.high_us and not less_certain
 
 
+# Treatments of all layers at once.
+_EVERY_LAYER = ("compile", "autocast")
+
+
 def _changes_one_place(finding: Finding, rival: Finding, step_us: float | None) -> bool:
     """Whether a fix changes one place, where another changes the whole model for the same part of the step."""
-    every_layer = "compile", "autocast"
-    if finding.fix is None or _treated(finding, *every_layer) or not _treated(rival, *every_layer):
+    if finding.fix is None or _treated(finding, *_EVERY_LAYER) or not _treated(rival, *_EVERY_LAYER):
         return False
     return _saves_as_well(finding, rival, step_us) and bool(set(finding.claims) & set(rival.claims))
 

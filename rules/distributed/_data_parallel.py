@@ -76,7 +76,7 @@ def data_finding(
     price: Price, side: Side, exposed_us: float, record: RankRecord | None, exchanges: Exchanges, mixed: bool
 ) -> Finding:
     """The finding about gradients of data-parallel ranks, and whatever else nothing tells apart."""
-    trace, breakdown, scale, library = price.ops.trace, price.breakdown, price.scale, exchanges.library
+    trace, breakdown, library = price.ops.trace, price.breakdown, exchanges.library
     hidden_us = max(0.0, side.us - exposed_us)
     hidden = hidden_us / side.us if side.us else 0.0
     if breakdown.on_device:
@@ -85,23 +85,8 @@ def data_finding(
         merged_us = min(_merged_on_host_us(side, exchanges.callers.rate), exposed_us)
     late = Late.of(price, side.rows)
     late_us = min(late.us, exposed_us)
-    sent_us = exposed_us - late_us
     fix = fewer_bytes(price, record, library, side.rows, (side.calls, side.bytes, hidden))
-    # What is still exposed can hide behind computation that communication does not cover yet; but a reducer hides all
-    # that it can already, and half of its bytes are half of its time.
-    room_us = side.us / 2 if fix is BF16_HOOK else computing_us(breakdown) - hidden_us
-    # Half the bytes, or only every second step: half of the time, whatever computation can hide.
-    high_us = min(sent_us, max(room_us, merged_us, sent_us / 2))
-    saving = scale.saving(
-        min(merged_us, high_us),
-        high_us,
-        "low: start-up time that buckets of 25 MB save; high: what can overlap with computation, or half of it all",
-    )
-    if breakdown.on_device:
-        ways, bound_us = [edits.scale(side.rows, 0.5)], high_us
-        if fix is not BF16_HOOK:
-            ways, bound_us = [edits.move(side.rows), *ways], sent_us
-        saving = _replayed(saving, price, side, ways, (min(merged_us, high_us), bound_us))
+    saving = _saving(price, side, exposed_us - late_us, merged_us, hidden_us, halves=fix is BF16_HOOK)
     said = message(
         price,
         exposed_us,
@@ -133,6 +118,29 @@ def data_finding(
     if fix is BF16_HOOK or not breakdown.on_device:
         return found
     return _with_what_is_between(found, saving, price, side)
+
+
+def _saving(price: Price, side: Side, sent_us: float, merged_us: float, hidden_us: float, *, halves: bool) -> Saving:
+    """What a step gains whose collectives are merged and then hidden, or halved.
+
+    sent_us: exposed µs per step that no late rank explains;  merged_us: start-up time that buckets save
+    halves: the fix sends half of the bytes, and nothing else
+    """
+    breakdown = price.breakdown
+    # What is still exposed can hide behind computation that communication does not cover yet; but a reducer hides all
+    # that it can already, and half of its bytes are half of its time.
+    room_us = side.us / 2 if halves else computing_us(breakdown) - hidden_us
+    # Half the bytes, or only every second step: half of the time, whatever computation can hide.
+    high_us = min(sent_us, max(room_us, merged_us, sent_us / 2))
+    low_us = min(merged_us, high_us)
+    how = "low: start-up time that buckets of 25 MB save; high: what can overlap with computation, or half of it all"
+    modelled = price.scale.saving(low_us, high_us, how)
+    if not breakdown.on_device:
+        return modelled
+    halved = edits.scale(side.rows, 0.5)
+    if halves:
+        return _replayed(modelled, price, side, [halved], (low_us, high_us))
+    return _replayed(modelled, price, side, [edits.move(side.rows), halved], (low_us, sent_us))
 
 
 _ONE_GRAPH = " The compiled backward pass is one graph: all gradients are complete only when it ends."

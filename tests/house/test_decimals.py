@@ -59,7 +59,8 @@ def test_decimals_are_named_from_the_table_or_thresholds(golden: Callable[[str, 
     listed = []
     for path in files():
         for of, number in sorted(set(decimals(ast.parse(path.read_text("utf-8"))))):
-            listed.append(f"{path.relative_to(ROOT).as_posix()}: {of}: {number:g}\n")
+            module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            listed.append(f"{module}: {of}: {number:g}\n")
     golden("decimals.txt", "".join(listed))
 
 
