@@ -51,6 +51,7 @@ from advisor.analyses.dataflow.reused import Reused
 from advisor.analyses.dataflow.side_lines import SideLines
 from advisor.analyses.dataflow.side_results import SideResults
 from advisor.analyses.dataflow.unread import Unread
+from advisor.analyses.dataflow.weight_statistics import WeightStatistics
 from advisor.analyses.lines.call_sites import CallSites
 from advisor.analyses.lines.library_calls import looping_package
 from advisor.analyses.lines.lines import Lines, LinesTrace, LineTime
@@ -227,6 +228,7 @@ __all__ = [
     "Unread",
     "Waiting",
     "WatchedRun",
+    "WeightStatistics",
     "WorkGroup",
     "alike",
     "backward_of",

@@ -1,4 +1,4 @@
-"""Metrics of the outputs are computed in every step.
+"""Metrics of outputs, or statistics of weights, are computed in every step.
 
 ## What it looks at
 Ops whose results no op of the training reads, and that work on what the forward pass of the same step computed: they
@@ -6,13 +6,18 @@ end in single numbers for Python, such as an accuracy, a PSNR or the norm of an 
 tensors an op reads; `advisor run` observes it in separate steps. Ops whose results leave the step as anything larger
 (an array for SciPy, a tensor that is kept, a buffer that is updated) do not count, because they may return.
 
+Likewise ops on weights and gradients alone that end in a tensor which is only kept and holds an eighth of their numbers
+at most, or counts: histograms, quantiles, a norm of each layer.
+
 ## Why it costs time
 A metric is printed every few dozen steps or averaged over an epoch, but computed as often as the loss. One that filters
-images, compares all pairs or sorts scores takes as long as a layer of the model.
+images, compares all pairs or sorts scores takes as long as a layer of the model. Histograms of all weights go through
+them several times, in several calls for each tensor.
 
 ## How to fix it
 Compute it in the steps that report it: `if step % 20 == 0:` around the metric. An average over every tenth step of an
-epoch differs little from one over all of them.
+epoch differs little from one over all of them. Likewise `if step % 100 == 0:` around `writer.add_histogram(...)`, or
+`wandb.watch(model, log_freq=100)`.
 
 ## When to leave it
 Where Python decides by the number in every step: a learning rate that follows it, a step that is skipped, samples that
@@ -24,9 +29,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import Drawing, Example, Finding, Fix, Lines, Price, SideResults
+from advisor.api import Drawing, Example, Finding, Fix, Ints, Lines, Price, SideResults, WeightStatistics
 
-from ..cheaper_equivalents._equivalent import Equivalent, worth
+from ..cheaper_equivalents._equivalent import Equivalent, Part, spans_of, worth
 from ..shared._examples import node, observed, op, two_steps
 from ..shared._places import longest
 
@@ -37,34 +42,53 @@ _EVERY = 10
 def check(
     price: Price,
     side: SideResults,
+    statistics: WeightStatistics,
     lines: Lines | None,
     *,
     min_share: float = 0.05,  # a number to look at less often: not worth it below 5 % of the step
 ) -> Iterator[Finding]:
-    rows = side.ops
-    if not len(rows):
-        return
-    one = Equivalent(
-        parts=((rows, 1 - 1 / _EVERY, 1.0),),
-        how=f"low: computed in every {_EVERY}th step; high: never",
-        claims=("forward", "other_ops"),
-        shown=longest(price.ops.events, rows),
-        at_most="medium",  # Python may decide by the number
-    )
-    if known := worth(price, lines, one, min_share):
+    if len(rows := side.ops) and (known := worth(price, lines, _rarely(price, rows, ((rows, *_SAVED),)), min_share)):
         yield known.finding(
             f"Ops{known.at} compute numbers that no op of the training reads, such as a metric or a log: "
             f"{known.spent}.",
             {"metrics_us": known.spent_us, "ops": len(rows) / price.ops.steps.count},
-            Fix(
-                f"Compute the metrics in every {_EVERY}th step",
-                "exact",
-                "ssim.update(structural_similarity(output, target))",
-                f"if step % {_EVERY} == 0:\n    ssim.update(structural_similarity(output, target))",
-            ),
+            _METRICS,
         )
+    if len(rows := statistics.ops):
+        # On a host what Python does between them goes, too.
+        what = rows if price.on_device else spans_of(price.ops, rows)
+        if known := worth(price, lines, _rarely(price, rows, ((what, *_SAVED),)), min_share):
+            yield known.finding(
+                f"Ops{known.at} compute statistics of weights or gradients that no op reads, such as histograms: "
+                f"{known.spent}.",
+                {"statistics_us": known.spent_us, "ops": len(rows) / price.ops.steps.count},
+                _STATISTICS,
+            )
 
 
+def _rarely(price: Price, rows: Ints, parts: tuple[Part, ...]) -> Equivalent:
+    return Equivalent(
+        parts=parts,
+        how=f"low: computed in every {_EVERY}th step; high: never",
+        claims=("forward", "other_ops", "host"),
+        shown=longest(price.ops.events, rows),
+        at_most="medium",  # Python may decide by the numbers
+    )
+
+
+_SAVED = (1 - 1 / _EVERY, 1.0)
+_METRICS = Fix(
+    f"Compute the metrics in every {_EVERY}th step",
+    "exact",
+    "ssim.update(structural_similarity(output, target))",
+    f"if step % {_EVERY} == 0:\n    ssim.update(structural_similarity(output, target))",
+)
+_STATISTICS = Fix(
+    f"Compute the statistics in every {_EVERY}th step, or more seldom",
+    "exact",
+    "kept.append([torch.histc(p.grad, 64) for p in model.parameters()])",
+    f"if step % {_EVERY} == 0:\n    kept.append([torch.histc(p.grad, 64) for p in model.parameters()])",
+)
 _IMAGE = [8, 64, 64]
 _NAMES = "linear l1_loss sub pow mean item"
 
@@ -87,6 +111,22 @@ def _drawn(**changed: Any) -> Drawing:
 def _facts(*leaving: int, onward: list[tuple[int, int]] | None = None) -> dict[str, Any]:
     waits = [[], [1], [2], [1], [1], [1]]
     return observed(_NAMES, waits, leaving=list(leaving), onward=onward or [])
+
+
+_LAYER: dict[str, Any] = {
+    "F": op("linear", _IMAGE, [64, 64], [64], number=1),
+    "L": op("l1_loss", _IMAGE, _IMAGE, number=2),
+    "X": node(2),
+    "Z": node(1),
+}
+_WATCHED: dict[str, Any] = {
+    **{word: op(name, [64, 64]) for word, name in (("S", "min"), ("P", "max"), ("H", "histc"))},
+    "I": op("item", []),
+}
+
+
+def _watched(*statistics: int) -> dict[str, Any]:
+    return observed("linear l1_loss min max item histc", [[], [1], [], [], [1], []], leaving=[5], statistics=statistics)
 
 
 _TRAINED: dict[str, Any] = {
@@ -112,6 +152,19 @@ EXAMPLES = [
         "the error of the images is the loss, and printed",
         two_steps("[F   ][S    ][P    ][M ][X][Y][W][Z ][I]", **_TRAINED),
         facts=observed("linear sub pow mean item", [[], [1], [1], [1], [1]], leaving=[]),
+        near_miss=True,
+    ),
+    Example(
+        "histograms of a weight and its gradient in every step",
+        two_steps("[F   ][L ][X ][Z   ][S  ][P  ][I][H    ]", **(_WATCHED | _LAYER)),
+        saves_us=(1700, 2000),
+        facts=_watched(2, 3, 4, 5),
+        says=("statistics of weights or gradients",),
+    ),
+    Example(
+        "their numbers may clip the gradients",
+        two_steps("[F   ][L ][X ][Z   ][S  ][P  ][I][H    ]", **(_WATCHED | _LAYER)),
+        facts=_watched(),
         near_miss=True,
     ),
     Example("nobody looked", _drawn(), None, {}, skipped="was not recorded"),

@@ -22,6 +22,7 @@ from advisor.analyses.dataflow.values import (
     data_dependencies,
     diagonals,
     gathered_products,
+    kept_statistics,
     outward_results,
     partial_sorts,
     picked_elements,
@@ -76,6 +77,8 @@ def judged(observed: ObservedSteps) -> JudgedOps:
     squares = [penalties.find(ops, parameters, one) for ops, one in zip(steps, stored, strict=True)]
     slopes = [slope_penalties.find(ops) for ops in steps]
     outward = outward_results.find(steps, stored)
+    later = {made for made, _ in outward.onward}
+    kept = [kept_statistics.find(ops, parameters, one[1], later) for ops, one in zip(steps, stored, strict=True)]
     waits = data_dependencies.waits(steps[-1])
     return JudgedOps(
         names=list(index),
@@ -92,6 +95,7 @@ def judged(observed: ObservedSteps) -> JudgedOps:
         same=gathered_products.judge([gathered_products.find(ops, parameters) for ops in steps], names),
         penalties=[list(one.ops) for one in penalties.judge(squares, names)],
         slopes=[(list(one.ops), one.centred) for one in slope_penalties.judge(slopes, names)],
+        statistics=kept_statistics.judge(kept, names),
         coordinates=[
             (one.made, list(one.between), one.op, one.filled)
             for one in static_coordinates.find(steps[-1], found.constant)

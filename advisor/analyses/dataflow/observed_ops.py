@@ -45,7 +45,7 @@ class ObservedOps(Struct, frozen=True, eq=False):
         if not seen.ops:
             raise Missing(seen.why or _NOT_ASKED)
         known = (seen.again, seen.constant, seen.unread, seen.casts, seen.waits, seen.messages)
-        terms = (seen.penalties, seen.slopes, seen.zero_terms, seen.same)
+        terms = (seen.penalties, seen.slopes, seen.zero_terms, seen.same, seen.statistics)
         parts = (seen.diagonals, seen.blocks, seen.picked, seen.coordinates)
         every = (*known, *terms, *parts, seen.layers, seen.passes)
         if not any(every):

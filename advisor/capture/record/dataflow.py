@@ -131,6 +131,7 @@ class JudgedOps(msgspec.Struct, frozen=True):
     penalties    ops that square a whole parameter and sum the squares, the one that reads it first
     slopes       (ops that make one number of gradients alone, in order, whether they compare them with a number of the
                  script)
+    statistics   ops that work for numbers about weights or gradients which are only kept, such as histograms
     coordinates  (op that makes a sparse matrix in coordinate form of what never changes, ops that sort it, the product
                  with it, numbers that it holds)
     leaving      ops whose results leave the step as more than one number, or may; None: not searched for
@@ -154,6 +155,7 @@ class JudgedOps(msgspec.Struct, frozen=True):
     same: list[int] = []
     penalties: list[list[int]] = []
     slopes: list[tuple[list[int], bool]] = []
+    statistics: list[int] = []
     coordinates: list[tuple[int, list[int], int, int]] = []
     leaving: list[int] | None = None
     onward: list[tuple[int, int]] = []

@@ -16,7 +16,7 @@ from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
 from advisor.analyses.dataflow.values import unread_rows
 
 # Python decides by what these return.
-_DECIDES = frozenset(f"aten::{name}" for name in ("is_nonzero", "equal", "allclose", "is_same_size"))
+DECIDES = frozenset(f"aten::{name}" for name in ("is_nonzero", "equal", "allclose", "is_same_size"))
 
 
 class Outward(Struct, frozen=True):
@@ -54,7 +54,7 @@ def _writers(ops: Sequence[Op], made: Sequence[unread_rows.Made]) -> Iterator[in
     fresh: set[int] = set()
     for at, op in enumerate(ops):
         written = {ref.storage for ref in value_numbering.written(op)}
-        if op.place != "elsewhere" and (op.name in _DECIDES or written - fresh or written & left):
+        if op.place != "elsewhere" and (op.name in DECIDES or written - fresh or written & left):
             yield at
         fresh.update(ref.storage for ref in op.outputs)
 
