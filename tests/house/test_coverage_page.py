@@ -54,6 +54,7 @@ FOR_ITSELF = {
     "gradients-of-parts",
     "jacobian-across-batch",
     "long-filters",
+    "pairs-of-rows",
     "printed-tensors",
     "repeated-clipping",
     "separable-windows",

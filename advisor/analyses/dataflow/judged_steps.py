@@ -24,6 +24,7 @@ from advisor.analyses.dataflow.values import (
     gathered_products,
     kept_statistics,
     outward_results,
+    pair_products,
     partial_sorts,
     picked_elements,
     read_blocks,
@@ -77,6 +78,7 @@ def judged(observed: ObservedSteps) -> JudgedOps:
     squares = [penalties.find(ops, parameters, one) for ops, one in zip(steps, stored, strict=True)]
     slopes = [slope_penalties.find(ops) for ops in steps]
     outward = outward_results.find(steps, stored)
+    products = [pair_products.find(*one) for one in zip(steps, stored, strict=True)]
     later = {made for made, _ in outward.onward}
     kept = [kept_statistics.find(ops, parameters, one[1], later) for ops, one in zip(steps, stored, strict=True)]
     waits = data_dependencies.waits(steps[-1])
@@ -95,6 +97,10 @@ def judged(observed: ObservedSteps) -> JudgedOps:
         same=gathered_products.judge([gathered_products.find(ops, parameters) for ops in steps], names),
         penalties=[list(one.ops) for one in penalties.judge(squares, names)],
         slopes=[(list(one.ops), one.centred) for one in slope_penalties.judge(slopes, names)],
+        pair_products=[
+            (list(one.ops), one.rows, one.pairs, one.numbers, one.summed)
+            for one in pair_products.judge(products, names)
+        ],
         statistics=kept_statistics.judge(kept, names),
         coordinates=[
             (one.made, list(one.between), one.op, one.filled)

@@ -46,7 +46,7 @@ class ObservedOps(Struct, frozen=True, eq=False):
             raise Missing(seen.why or _NOT_ASKED)
         known = (seen.again, seen.constant, seen.unread, seen.casts, seen.waits, seen.messages)
         terms = (seen.penalties, seen.slopes, seen.zero_terms, seen.same, seen.statistics)
-        parts = (seen.diagonals, seen.blocks, seen.picked, seen.coordinates)
+        parts = (seen.diagonals, seen.blocks, seen.picked, seen.coordinates, seen.pair_products)
         every = (*known, *terms, *parts, seen.layers, seen.passes)
         if not any(every):
             return cls(seen, np.empty(0, np.int64), (), 1.0)

@@ -131,6 +131,8 @@ class JudgedOps(msgspec.Struct, frozen=True):
     penalties    ops that square a whole parameter and sum the squares, the one that reads it first
     slopes       (ops that make one number of gradients alone, in order, whether they compare them with a number of the
                  script)
+    pair_products  (ops that take rows of one tensor, their product and its sum; rows; pairs of them; numbers of each;
+                 whether the sum goes over the pairs)
     statistics   ops that work for numbers about weights or gradients which are only kept, such as histograms
     coordinates  (op that makes a sparse matrix in coordinate form of what never changes, ops that sort it, the product
                  with it, numbers that it holds)
@@ -155,6 +157,7 @@ class JudgedOps(msgspec.Struct, frozen=True):
     same: list[int] = []
     penalties: list[list[int]] = []
     slopes: list[tuple[list[int], bool]] = []
+    pair_products: list[tuple[list[int], int, int, int, bool]] = []
     statistics: list[int] = []
     coordinates: list[tuple[int, list[int], int, int]] = []
     leaving: list[int] | None = None
