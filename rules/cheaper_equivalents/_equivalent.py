@@ -11,19 +11,16 @@ from advisor.api import (
     AUTOGRAD_NODE,
     Finding,
     Fix,
-    Intervals,
     Ints,
     Lines,
     Price,
     Saving,
     Severity,
     Source,
-    StepOps,
     duration,
     edits,
     less_by,
     total,
-    union,
 )
 
 from ..shared._places import first_line, place
@@ -46,15 +43,6 @@ def rows_of(*rows: int) -> Ints:
 def whole(rows: Ints) -> tuple[Part, ...]:
     """All of these rows' time goes."""
     return ((rows, 1.0, 1.0),)
-
-
-def spans_of(ops: StepOps, rows: Ints) -> Intervals:
-    """From the first to the last of the rows that follow each other in a step, no other op of the thread between."""
-    start_ns, end_ns = ops.events.start_ns, ops.events.end_ns
-    at = np.flatnonzero(np.isin(ops.outermost, rows))
-    mine = ops.outermost[at]
-    ends = np.flatnonzero((np.diff(at) > 1) | (np.diff(ops.steps.step_of(start_ns[mine])) != 0))
-    return union(start_ns[mine[np.append(0, ends + 1)]], end_ns[mine[np.append(ends, len(mine) - 1)]])
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -31,7 +31,7 @@ from typing import Any
 
 from advisor.api import Drawing, Example, Finding, Fix, Ints, Lines, Price, SideResults, WeightStatistics
 
-from ..cheaper_equivalents._equivalent import Equivalent, Part, spans_of, worth
+from ..cheaper_equivalents._equivalent import Equivalent, Part, worth
 from ..shared._examples import node, observed, op, two_steps
 from ..shared._places import longest
 
@@ -56,7 +56,7 @@ def check(
         )
     if len(rows := statistics.ops):
         # On a host what Python does between them goes, too.
-        what = rows if price.on_device else spans_of(price.ops, rows)
+        what = rows if price.on_device else statistics.spans
         if known := worth(price, lines, _rarely(price, rows, ((what, *_SAVED),)), min_share):
             yield known.finding(
                 f"Ops{known.at} compute statistics of weights or gradients that no op reads, such as histograms: "
@@ -70,7 +70,7 @@ def _rarely(price: Price, rows: Ints, parts: tuple[Part, ...]) -> Equivalent:
     return Equivalent(
         parts=parts,
         how=f"low: computed in every {_EVERY}th step; high: never",
-        claims=("forward", "other_ops", "host"),
+        claims=("forward", "backward", "other_ops", "host"),
         shown=longest(price.ops.events, rows),
         at_most="medium",  # Python may decide by the numbers
     )
@@ -84,7 +84,7 @@ _METRICS = Fix(
     f"if step % {_EVERY} == 0:\n    ssim.update(structural_similarity(output, target))",
 )
 _STATISTICS = Fix(
-    f"Compute the statistics in every {_EVERY}th step, or more seldom",
+    f"Compute the statistics in every {_EVERY}th step, or more seldom (`log_freq` of `wandb.watch`)",
     "exact",
     "kept.append([torch.histc(p.grad, 64) for p in model.parameters()])",
     f"if step % {_EVERY} == 0:\n    kept.append([torch.histc(p.grad, 64) for p in model.parameters()])",

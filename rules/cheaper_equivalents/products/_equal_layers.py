@@ -22,9 +22,8 @@ from advisor.api import (
     backward_of,
 )
 
-from .._equivalent import spans_of
 from .._slice_writes import WRITE
-from ._joined_work import joined_us
+from ._joined_work import joined_us, spans_of
 
 # Between a write into a slice and the number of its node lie those of the views that autograd makes anew.
 _NUMBERS = 2

@@ -6,12 +6,21 @@ from collections import defaultdict
 
 import numpy as np
 
-from advisor.api import AUTOGRAD_NODE, Category, Ints, Missing, Price, StepOps, constant, work_of
+from advisor.api import AUTOGRAD_NODE, Category, Intervals, Ints, Missing, Price, StepOps, constant, union, work_of
 
 # What a joined product takes of its arithmetic at the rate of large matrices.
 _JOINED = constant("layers.joined").range
 # Products that took so many times what explains them waited for a core, and so did the calls that would be saved.
 _BUSY = constant("calls.busy_times").value
+
+
+def spans_of(ops: StepOps, rows: Ints) -> Intervals:
+    """From the first to the last of the rows that follow each other in a step, no other op of the thread between."""
+    start_ns, end_ns = ops.events.start_ns, ops.events.end_ns
+    at = np.flatnonzero(np.isin(ops.outermost, rows))
+    mine = ops.outermost[at]
+    ends = np.flatnonzero((np.diff(at) > 1) | (np.diff(ops.steps.step_of(start_ns[mine])) != 0))
+    return union(start_ns[mine[np.append(0, ends + 1)]], end_ns[mine[np.append(ends, len(mine) - 1)]])
 
 
 def joined_us(price: Price, rows: Ints, few_samples: bool) -> tuple[float, float]:

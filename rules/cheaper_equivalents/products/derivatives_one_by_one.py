@@ -51,8 +51,8 @@ from advisor.api import (
 from ...shared._examples import node, op, two_steps
 from ...shared._places import first_line, place
 from ...shared._words import count
-from .._equivalent import Equivalent, spans_of, worth
-from ._joined_work import joined_us
+from .._equivalent import Equivalent, worth
+from ._joined_work import joined_us, spans_of
 from ._own_parts import read_apart
 from ._rows_of_passes import RowsOfPasses, rows_of_passes
 

@@ -91,6 +91,17 @@ def test_norms_of_all_layers_in_a_tensor(tmp_path: Path) -> None:
     assert found(tmp_path, norms) == ["linalg_vector_norm"] * 4 + ["stack"]
 
 
+def test_histograms_in_hooks_of_parameters(tmp_path: Path) -> None:
+    hooks = [p.register_hook(lambda grad: KEPT.append(counted(grad))) for p in MODEL.parameters()]
+    try:
+        names = found(tmp_path, lambda _: None)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    assert names.count("histc") == 4
+    assert {"min", "max", "item"} < set(names) <= {"min", "max", "item", "histc", "detach"}
+
+
 @pytest.mark.parametrize("watch", [numbers, clipped, copied, written, averaged, of_outputs])
 def test_what_may_return(watch: Callable[[list[Any]], None], tmp_path: Path) -> None:
     assert not found(tmp_path, watch)

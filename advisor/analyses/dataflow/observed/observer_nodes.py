@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from advisor.analyses.dataflow.observed import value_numbering
 from advisor.analyses.dataflow.observed.value_numbering import Op, Ref
-from advisor.trace.op_names import AUTOGRAD_NODE
+from advisor.trace.op_names import AUTOGRAD_NODE, GRADIENT_STORE
 
 # Ranges of capture (`advisor/capture/inside/dataflow/observer.py`): a step, and the ops that tell which tensors the
 # script holds.
@@ -62,6 +62,7 @@ class _Ended(Struct):
     casts: tuple[Op, ...]
     number: int
     place: str = "loop"
+    stores: bool = False
 
 
 class Reader:
@@ -105,7 +106,7 @@ class Reader:
             for one in mine[first:own]:
                 one.place = "closure" if one.place == "loop" else one.place
             for one in mine[own:]:
-                one.place = place
+                one.place, one.stores = place, name.endswith(GRADIENT_STORE)
 
     def _step(self, step: int, number: int, thread: int) -> None:
         inside: list[tuple[int, Op]] = []
@@ -175,6 +176,7 @@ def _op(ended: _Ended) -> Op:
         inputs=inputs,
         outputs=tuple(ref for one in outputs for ref in _refs(*one)),
         place=ended.place,
+        stores=ended.stores,
         random=ended.random,
         training=value_numbering.is_statistics(node.name, given.values),
         casts=ended.casts,

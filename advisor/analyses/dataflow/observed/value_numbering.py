@@ -76,6 +76,7 @@ class Op:
     """An op that no other op is around.
 
     place: "loop", or "backward", "fetch", "optimizer", "closure" (the loss that an optimizer asks for), "elsewhere".
+    stores: of a backward pass, where a parameter's gradient is stored: hooks of the parameter run there.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Op:
     random: bool = False
     training: bool = False  # a normalisation that keeps running statistics changes them
     casts: tuple[Op, ...] = ()  # what autocast converted for it
+    stores: bool = False
     number: int = -1  # that autograd gives to the next node as it begins
 
     @property

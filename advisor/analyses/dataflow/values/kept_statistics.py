@@ -81,7 +81,7 @@ class _Walk(Struct):
         """Whether an op of the loop reads weights, gradients and what was made of them alone, and writes no other."""
         known = all(ref.storage in self.weights or ref.storage in self.gradients for ref in given)
         writes = all(ref.storage in self.now for ref in value_numbering.written(op))
-        told = op.place == "loop" and not op.random and op.name not in DECIDES
+        told = _is_of_the_script(op) and not op.random and op.name not in DECIDES
         return told and known and writes and bool(given or mine)
 
 
@@ -111,15 +111,18 @@ def find(ops: Sequence[Op], parameters: Set[tuple[int, int]], place: Sequence[in
     return [Statistic(place[at]) for at in sorted(found)]
 
 
+def _is_of_the_script(op: Op) -> bool:
+    """Whether it may be asked for by the script, or by hooks of its parameters."""
+    return op.place == "loop" or op.stores
+
+
 def _looks_before(ops: Sequence[Op], found: Set[int]) -> Iterator[int]:
     """Views of tensors that the next op of the loop, one of these, reads."""
-    wanted = False
+    reader: Op | None = None
     for at in reversed(range(len(ops))):
-        if ops[at].place != "loop":
-            wanted = False
-        elif not value_numbering.is_view(ops[at]):
-            wanted = at in found
-        elif wanted:
+        if not value_numbering.is_view(ops[at]):
+            reader = ops[at] if at in found else None
+        elif reader and (reader.place, reader.stores) == (ops[at].place, ops[at].stores):
             yield at
 
 
