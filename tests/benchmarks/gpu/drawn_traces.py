@@ -27,6 +27,7 @@ from drawn_jobs import (  # noqa: E402
     thirteenth_set,
     twelfth_set,
     twentieth_set,
+    twenty_fifth_set,
     twenty_first_set,
     twenty_fourth_set,
     twenty_second_set,
@@ -37,7 +38,7 @@ from drawn_loops import report  # noqa: E402
 _SETS = (
     *(seventh_set, eighth_set, ninth_set, tenth_set, eleventh_set, twelfth_set, thirteenth_set, fourteenth_set),
     *(fifteenth_set, sixteenth_set, seventeenth_set, eighteenth_set, nineteenth_set, twentieth_set),
-    *(twenty_first_set, twenty_second_set, twenty_third_set, twenty_fourth_set),
+    *(twenty_first_set, twenty_second_set, twenty_third_set, twenty_fourth_set, twenty_fifth_set),
 )
 
 
