@@ -15,11 +15,11 @@ group, units that the number format does not use.
 Depending on the kernels: convolutions with one channel per group run faster in channels-last and 16-bit formats;
 strided elementwise kernels after `x.contiguous()` once, or in a compiled model; other kernels in another format,
 layout or library. `torch.compile` generates its own kernels for everything except matrix multiplications and
-convolutions.
+convolutions; with `mode="max-autotune"` it measures kernels of its own for these, too.
 
 ## When to leave it
 Kernels that share the device with others on another stream, and kernels of a library that has no better one for these
-shapes.
+shapes. Convolutions in groups of several channels are not told: neither a layout nor a compiler is known to help.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def check(
 
 
 def _is_slow(group: WorkGroup) -> bool:
-    if group.least_us < _LEAST_US or group.reached >= FAR or odd_size(group):
+    if group.least_us < _LEAST_US or group.reached >= FAR or odd_size(group) or _is_in_groups(group):
         return False
     return group.kind != "attention" or _tokens(group) >= _LONG
 
@@ -127,11 +127,23 @@ def _tokens(group: WorkGroup) -> int:
 
 def _is_depthwise(group: WorkGroup) -> bool:
     """A convolution whose filters see one channel each."""
-    if group.kind != "convolution":
-        return False
-    shapes = [one for one in json.loads(group.dims) if isinstance(one, list) and len(one) > 2]
-    weight = shapes[2] if "backward" in group.op and len(shapes) > 2 else shapes[1] if len(shapes) > 1 else []
+    _, weight = _convolved(group)
     return len(weight) > 2 and weight[1] == 1 and weight[0] > 1
+
+
+def _is_in_groups(group: WorkGroup) -> bool:
+    """A convolution whose filters see several channels each, but not all."""
+    given, weight = _convolved(group)
+    return len(weight) > 2 and 1 < weight[1] < given[1] and "transpose" not in group.op
+
+
+def _convolved(group: WorkGroup) -> tuple[list[int], list[int]]:
+    """Sizes of a convolution's input and weight; none where it is something else."""
+    if group.kind != "convolution":
+        return [], []
+    shapes = [one for one in json.loads(group.dims) if isinstance(one, list) and len(one) > 2]
+    found = shapes[1:3] if "backward" in group.op else shapes[:2]
+    return (found[0], found[1]) if len(found) > 1 else ([], [])
 
 
 def _is_strided(group: WorkGroup) -> bool:
@@ -180,6 +192,13 @@ def _fix(slow: Sequence[WorkGroup], device: Device, record: RankRecord | None) -
             "x = x.transpose(1, 2)",
             "x = x.transpose(1, 2).contiguous()",
         )
+    if all(group.kind in ("product", "convolution") for group in slow):
+        return Fix(
+            'Try `torch.compile(mode="max-autotune")`, which measures other kernels for each shape',
+            "numerics",
+            "model = model.to(device)",
+            'model = torch.compile(model.to(device), mode="max-autotune")',
+        )
     return Fix(
         "Try `torch.compile`, which chooses other kernels, and measure the step before and after",
         "numerics",
@@ -220,6 +239,7 @@ EXAMPLES = [
         saves_us=(0, 1800),
         says=("one channel per group", "memory"),
     ),
+    Example("sixteen channels per group", _drawn(_depthwise(32, 16), _SLOW), near_miss=True),
     Example(
         "the same numbers in one group: the arithmetic is 256 times as much, and takes the time",
         _drawn(_depthwise(128, 1), "sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc"),

@@ -15,6 +15,10 @@ it on the device, where views cost nothing.
 
 Copies from pageable memory wait, each for itself: combined and pinned, none does. Other rules leave them to this one.
 
+Copies between which the host launches kernels are of no batch, if each step has the same ones: tables that lie on the
+host, such as the schedule of a diffusion model in NumPy. Each waits until the device has run what was launched before
+it. Move them to the device once: `register_buffer` in a module, or `.to(device)` before the loop.
+
 ## When to leave it
 Where the device has enough to do and the host runs ahead: the copies then overlap with other work, and the replay shows
 it.
@@ -65,13 +69,16 @@ def check(
     for where, outer in small_copies(price.ops, lines).items():
         if len(outer) < min_copies * steps.count:
             continue
-        # One of them stays in each step.
+        apart = _are_apart(price, outer)
+        # Of a batch one of them stays in each step.
         step = links.step[outer]
-        gone = outer[np.concatenate(([False], step[1:] == step[:-1]))]
+        gone = outer if apart else outer[np.concatenate(([False], step[1:] == step[:-1]))]
         waits = _waits_for_each(price, gone)
         spent_us = steps.per_step_us(_host_ns(trace, gone, waits))
-        bound_us = min(spent_us, price.measured_us(_PARTS))
-        how = "low: the device has enough other work; high: the step with one copy instead of these"
+        # The queue is empty after each that waits for kernels: what is launched next comes late, too.
+        bound_us = price.measured_us(_PARTS) if apart else min(spent_us, price.measured_us(_PARTS))
+        kept = "without" if apart else "with one copy instead of"
+        how = f"low: the device has enough other work; high: the step {kept} these"
         saving = price.saving([], [edits.remove(gone)], _PARTS, how, model_us=(0.0, bound_us), bound_us=bound_us)
         if saving.high_us < min_share * scale.step_us:
             continue
@@ -84,12 +91,19 @@ def check(
             saving=saving,
             where=(where,) if where else (),
             facts={"copies": len(outer) / steps.count, "host_us": spent_us},
-            fix=_PINNED if waits else _FIX,
+            fix=_KEPT if apart else _PINNED if waits else _FIX,
             claims=_PARTS,
         )
 
 
 _PARTS = ("exposed_copy", "idle_launch")
+_KEPT = Fix(
+    "Keep on the device what does not change between steps",
+    "exact",
+    "torch.from_numpy(self.alphas_cumprod).to(device)[t]",
+    'self.register_buffer("alphas_cumprod", torch.from_numpy(alphas_cumprod))  # once, then model.to(device)\n'
+    "self.alphas_cumprod[t]",
+)
 _FIX = Fix(
     "Combine them into one tensor, copy it, and split it on the device",
     "exact",
@@ -104,6 +118,20 @@ _PINNED = replace(
     after="packed = batch.to(device, non_blocking=True)  # of collate_fn: torch.stack(...), with pin_memory=True\n"
     "batch = dict(zip(names, packed.unbind()))",
 )
+
+
+def _are_apart(price: Price, rows: Ints) -> bool:
+    """Whether each step has the same copies, and between most of them and the next ones kernels are launched."""
+    ops, events = price.ops, price.ops.events
+    copies = ops.launched(rows)
+    of_step = [events.bytes[copies[ops.links.step[copies] == step]].tolist() for step in range(ops.steps.count)]
+    if len(of_step) < 2 or any(one != of_step[0] for one in of_step):
+        return False
+    kernels = np.flatnonzero(events.of(Category.KERNEL) & ops.links.inside & (ops.links.launch >= 0))
+    launched_ns = np.sort(events.start_ns[ops.links.launch[kernels]])
+    before = np.searchsorted(launched_ns, events.start_ns[rows])
+    same = np.diff(ops.links.step[rows]) == 0
+    return 2 * int((np.diff(before) > 0)[same].sum()) > int(same.sum())
 
 
 def _waits_for_each(price: Price, rows: Ints) -> bool:
@@ -128,6 +156,11 @@ _STEPS = """
     cpu    [T        ][F  ][B   ]          [T        ][F  ][B   ]
     gpu 7  [C        ]  [K   ][K    ]      [C        ]  [K   ][K    ]
     """
+_TABLES = f"""
+    step   [1{" " * 70}][2{" " * 70}]
+    cpu    {"[T  ][F ]" * 8}{" " * 2}{"[T  ][F ]" * 8}
+    gpu 7  {"  [C] [K]" * 8}{" " * 2}{"  [C] [K]" * 8}
+    """
 _TO = Ev("aten::to", launches="memcpy", times=20, fill=0.9)
 _SMALL = Ev("Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", bytes=4096, times=20, fill=0.2)
 _LARGE = Ev("Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", bytes=8 << 20, times=20, fill=0.2)
@@ -151,6 +184,13 @@ EXAMPLES = [
         draw(_STEPS, us=100, T=_TO, C=_SMALL),
         saves_us=(0, 1000),
         says=("20 copies",),
+    ),
+    Example(
+        "tables in NumPy, copied wherever they are needed",
+        draw(_TABLES, us=100, T=replace(_TO, blocks=True, times=1), C=replace(_PAGEABLE, times=1)),
+        saves_us=(0, 5000),
+        says=("8 copies", "waiting for each"),
+        fixes=("Keep on the device",),
     ),
     Example(
         "indexing with lists of the host, which copies them by itself",

@@ -69,8 +69,10 @@ class Late(Struct, frozen=True, eq=False):
     def of(cls, price: Price, rows: Ints) -> Late:
         """Of these collectives."""
         events, steps = price.ops.events, price.ops.steps
-        rows = rows[price.ops.links.inside[rows] & (events.collective[rows] >= 0)]
-        alike = [one for group, sizes in _by_kind(price, rows) for one in _longer(group, sizes, events.dur_ns[group])]
+        rows = rows[price.ops.links.inside[rows]]
+        stated = events.collective[rows] >= 0
+        groups = (*_by_kind(price, rows[stated]), *_by_place(price, rows[~stated]))
+        alike = [one for group, sizes in groups for one in _longer(group, sizes, events.dur_ns[group])]
         waits = [
             np.column_stack((events.start_ns[one.rows], events.end_ns[one.rows] - round(one.least_ns))) for one in alike
         ]
@@ -88,7 +90,8 @@ class Late(Struct, frozen=True, eq=False):
         late, took = duration(price.scale.scaled(self.us)), price.ops.events.dur_ns
         first = self.alike[0]
         if first.times == 1:
-            shown = "Some take far longer than others of their size"
+            stated = price.ops.events.collective[first.rows[0]] >= 0
+            shown = f"Some take far longer than others {'of their size' if stated else 'at their place in a step'}"
         else:
             usual_us, least_us = float(np.median(took[first.rows])) / 1e3, first.least_ns / 1e3
             shown = (
@@ -150,6 +153,19 @@ def _by_kind(price: Price, rows: Ints) -> Iterator[tuple[Ints, Ints]]:
         groups[key].append((row, max(size, 1)))
     for same in groups.values():
         yield np.array([row for row, _ in same], np.int64), np.array([size for _, size in same], np.int64)
+
+
+def _by_place(price: Price, rows: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """Collectives whose sizes the trace does not state: in steps that run the same ones, those of one place in them."""
+    events, steps, step = price.ops.events, price.ops.steps, price.ops.links.step[rows]
+    rows = rows[np.lexsort((events.start_ns[rows], step))]
+    counts = np.bincount(step[step >= 0], minlength=steps.count)
+    if not len(rows) or (step < 0).any() or counts.min() != counts.max():
+        return
+    names = events.name[rows].reshape(steps.count, -1)
+    if (names == names[0]).all():
+        for same in rows.reshape(steps.count, -1).T:
+            yield same, np.ones(len(same), np.int64)
 
 
 def _longer(rows: Ints, sizes: Ints, took: Ints) -> Iterator[_Alike]:
