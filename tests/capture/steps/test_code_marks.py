@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from advisor.capture.inside.steps.code_marks import Codes
+from advisor.capture.inside.steps.code_marks import Codes, _package
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -64,3 +64,24 @@ def test_a_checkpoint_that_is_compressed_says_so(tmp_path: Path, monkeypatch: py
     with gzip.GzipFile(fileobj=Told(), mode="wb") as file:  # type: ignore[call-overload]
         torch.save({"weight": torch.rand(1 << 16)}, file)
     assert {"save", "compress"} <= seen
+
+
+@pytest.mark.parametrize(
+    ("file", "package"),
+    [
+        ("site-packages/torch/nn/modules/module.py", "torch"),
+        ("overlay/torch/nn/modules/module.py", "torch"),  # of a folder on the path that is named otherwise
+        ("overlay/six.py", "six"),
+        ("elsewhere/tools/reader.py", "tools"),
+    ],
+)
+def test_the_package_of_a_function_is_the_first_folder_below_the_path(
+    file: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "overlay")])
+    assert _package(str(tmp_path / file)) == package
+
+
+def test_the_package_of_a_function_of_the_standard_library() -> None:
+    assert _package(gzip.__file__) == "gzip"
+    assert _package(str(pytest.importorskip("json.decoder").__file__)) == "json"

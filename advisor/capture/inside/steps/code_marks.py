@@ -6,6 +6,7 @@ Looked up once for each code object; the stacks of a run have a few hundred diff
 from __future__ import annotations
 
 import os
+import sys
 from types import CodeType
 
 from ..guards.user_code import file_of, foreign_folders, package_of
@@ -100,6 +101,7 @@ def _package(file: str) -> str:
         return "tensorboard"
     if found := package_of(file):
         return found
-    folder, name = os.path.split(file)
-    above = os.path.basename(folder)
-    return name.removesuffix(".py") if above.startswith("python3") else above
+    above = [folder for folder in map(os.path.abspath, sys.path) if file.startswith(folder + os.sep)]
+    if not above:
+        return os.path.basename(os.path.dirname(file))
+    return os.path.relpath(file, max(above, key=len)).partition(os.sep)[0].removesuffix(".py")

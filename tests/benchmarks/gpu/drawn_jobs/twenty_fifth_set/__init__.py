@@ -33,6 +33,7 @@ JOBS = (
         segresnet,
         "two workers read and resample each volume anew, the GPU waits for batches",
         steps=9,
+        rules=("input-bound",),
     ),
     Watched(
         "sage",
@@ -41,6 +42,7 @@ JOBS = (
         "batches of a sampled graph go to the GPU from memory that is not pinned, each copy waits",
         steps=9,
         marked=False,
+        rules=("pageable-copies",),
     ),
     Watched(
         "dit",
@@ -48,6 +50,7 @@ JOBS = (
         dit,
         "schedules lie in numpy and are copied to the GPU 14 times a step, each copy waits for all that is queued",
         steps=7,
+        rules=("small-copies",),
     ),
     Watched(
         "tasnet",
@@ -56,6 +59,7 @@ JOBS = (
         "the progress bar reads two values behind each batch, and the host's hooks come only then",
         steps=6,
         shapes=False,
+        rules=("sync-in-loop",),
     ),
     Watched(
         "raft",
@@ -63,6 +67,7 @@ JOBS = (
         raft,
         "a loop that refines the flow launches small kernels, which takes longer than they run",
         steps=5,
+        rules=("launch-bound",),
     ),
     Watched(
         "iql",
@@ -72,6 +77,7 @@ JOBS = (
         steps=12,
         shapes=False,
         marked=False,
+        rules=("launch-bound",),
     ),
     Watched(
         "teacher",
@@ -79,6 +85,7 @@ JOBS = (
         teacher,
         "the teacher is called outside of autocast, its products are fp32 without TF32",
         steps=6,
+        rules=("fp32-matmul",),
     ),
     Watched(
         "convnext",
@@ -86,6 +93,7 @@ JOBS = (
         convnext,
         "the model is NCHW: copies before norms, sums by strides, slow depthwise convolutions, turned tensors",
         steps=5,
+        rules=("slow-kernels",),
     ),
     Watched(
         "sliced",
@@ -93,6 +101,7 @@ JOBS = (
         sliced,
         "attention slicing is on, attention goes slice by slice and writes its scores",
         steps=5,
+        rules=("unfused-attention",),
     ),
     Watched(
         "unwrapped",
@@ -101,6 +110,7 @@ JOBS = (
         "FSDP has one unit, all weights are gathered and all gradients scattered at once, nothing hides them",
         steps=5,
         shapes=False,
+        rules=("exposed-communication", "late-shard-gathers"),
     ),
     Watched(
         "ragged",
@@ -109,6 +119,7 @@ JOBS = (
         "lengths differ between ranks, the reductions wait for the rank with the longest answers",
         steps=7,
         rocm=True,
+        rules=("exposed-communication",),
     ),
     Watched("mae", kineto.H100, mae, "nothing: the device is busy", steps=5),
     Watched("mamba", kineto.RTX4090, mamba, "nothing: few and long kernels", steps=6, shapes=False),
