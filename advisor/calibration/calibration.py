@@ -38,8 +38,6 @@ class Calibration(Struct, frozen=True):
 
     op_call_us, product_call_us  a call of an elementwise op, and of a matrix product, on a few numbers, in a loop of it
     op_call_cold_us              a call of an op on a few numbers after other work
-    small_tensor_us              creating a tensor of a few numbers
-    backward_node_us             a node of the backward pass that runs one op on a few numbers
     profiler_row_us              profiler overhead per op in a loop of one op
     profiler_row_cold_us         and after other work
     thread_wake_us               overhead of splitting an op over all threads
@@ -71,8 +69,6 @@ class Calibration(Struct, frozen=True):
     last_cache_mb: Quantity
     op_call_cold_us: Quantity | None = None
     product_call_us: Quantity | None = None
-    small_tensor_us: Quantity | None = None
-    backward_node_us: Quantity | None = None
     profiler_row_cold_us: Quantity | None = None
     thread_wake_us: Quantity | None = None
     core_cache_gbs: Quantity | None = None

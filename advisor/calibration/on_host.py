@@ -1,4 +1,4 @@
-"""What is measured of the host: calls, nodes, the profiler, caches and memory, products, threads.
+"""What is measured of the host: calls, the profiler, caches and memory, products, threads.
 
 Standard library, and torch as it is given.
 """
@@ -49,8 +49,6 @@ def host_samples(torch: Any) -> dict[str, Callable[[], Sample]]:
         "op_call_us": lambda: _calls(torch.add, torch.ones(_SMALL), torch.ones(_SMALL)),
         "op_call_cold_us": lambda: _cold(torch),
         "product_call_us": lambda: _calls(torch.mm, torch.ones(8, 8), torch.ones(8, 8)),
-        "small_tensor_us": lambda: _calls(torch.zeros, _SMALL),
-        "backward_node_us": lambda: _backward(torch),
         "profiler_row_us": lambda: profiled(torch, ""),
         "profiler_row_cold_us": lambda: _profiled_cold(torch),
         "core_cache_gbs": of_core(copying, _CACHED_BYTES, _CACHED_BYTES, 20),
@@ -132,22 +130,6 @@ def _calls(function: Callable[..., Any], *arguments: Any) -> Sample:
         began = time.thread_time()
         for _ in range(_CALLS):
             function(*arguments)
-        return (time.thread_time() - began) / _CALLS * 1e6
-
-    return sample
-
-
-def _backward(torch: Any) -> Sample:
-    """µs of CPU time of a node of the backward pass that runs one small op."""
-    start, factor = torch.ones(_SMALL, requires_grad=True), torch.ones(_SMALL)
-
-    def sample() -> float:
-        end = start
-        for _ in range(_CALLS):
-            end = end * factor
-        total = end.sum()
-        began = time.thread_time()
-        total.backward()
         return (time.thread_time() - began) / _CALLS * 1e6
 
     return sample
