@@ -5,7 +5,6 @@ On an XPU the same calls have other names, and work of the device says a queue i
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from .recorded import Recorded
@@ -28,17 +27,18 @@ class Arrowed(Recorded):
         self.xpu = xpu
         self.prefix = "xpu" if xpu else self.prefix
 
-    def row(self, name: str, category: str, start: float, end: float, tid: int = 0, **args: Any) -> Row:
-        """A row; calls with their number, work of the device with its occupancy, as files have them."""
+    def usual(self, category: str) -> Row:
+        """Calls with their number, work of the device with its occupancy, as files have them."""
+        usual = super().usual(category)
         if category == "cuda_runtime":
-            args = {"cid" if self.prefix == "hip" else "cbid": 211, **args}
+            usual["cid" if self.prefix == "hip" else "cbid"] = 211
         if category == "kernel" and self.prefix == "cuda":
-            args = {"registers per thread": 128, "shared memory": 49152, "est. achieved occupancy %": 25, **args}
-        return super().row(name, category, start, end, tid, **args)
+            usual |= {"registers per thread": 128, "shared memory": 49152, "est. achieved occupancy %": 25}
+        return usual
 
-    def trace(self) -> bytes:
-        """The file."""
-        known = json.loads(super().trace())
+    def document(self) -> Row:
+        """What is in the file."""
+        known = super().document()
         rows = known["traceEvents"]
         calls = {row["args"]["correlation"]: row for row in rows if _calls(row)}
         arrows = [arrow for row in rows if row["cat"] in _WORK for arrow in _arrows(row, calls)]
@@ -59,7 +59,7 @@ class Arrowed(Recorded):
             "record_shapes": int(self.shapes),
         }
         known["traceEvents"] = [*rows, *marks, *arrows, *about]
-        return json.dumps(known | ({"deviceProperties": []} if self.xpu else {})).encode()
+        return known | ({"deviceProperties": []} if self.xpu else {})
 
     def _of_xpu(self, row: Row) -> None:
         if self.xpu and row["cat"] == "cuda_runtime":
@@ -87,15 +87,10 @@ def _arrows(work: Row, calls: dict[int, Row]) -> list[Row]:
 def _steps_on_device(rows: list[Row], calls: dict[int, Row]) -> list[Row]:
     """`ProfilerStep` on the main stream: from the first to the last work that each step launched there."""
     found = []
+    work = [row for row in rows if row["cat"] in _WORK and row["tid"] == MAIN and row["args"]["correlation"] in calls]
+    launched = [(calls[row["args"]["correlation"]]["ts"], row) for row in work]
     for step in [row for row in rows if row["name"].startswith("ProfilerStep")]:
-        mine = [
-            row
-            for row in rows
-            if row["cat"] in _WORK
-            and row["tid"] == MAIN
-            and row["args"]["correlation"] in calls
-            and step["ts"] <= calls[row["args"]["correlation"]]["ts"] < step["ts"] + step["dur"]
-        ]
+        mine = [row for ts, row in launched if step["ts"] <= ts < step["ts"] + step["dur"]]
         if mine:
             begin, end = mine[0]["ts"], max(row["ts"] + row["dur"] for row in mine)
             made = {"ph": "X", "cat": "gpu_user_annotation", "name": step["name"], "pid": 0, "tid": MAIN, "ts": begin}

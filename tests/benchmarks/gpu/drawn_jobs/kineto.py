@@ -6,7 +6,7 @@ before it launches, HIP's calls say the kernel, its work only the stream, and a 
 
 from __future__ import annotations
 
-import json
+from functools import cache
 from typing import Any
 
 from .arrowed import Arrowed
@@ -41,7 +41,7 @@ class Kineto(Arrowed):
                 self._inside(names[1:], us, args, run)
                 return
             for name, lasts in run:
-                if self.prefix == "cuda" and any(part in name for part in _PRODUCTS):
+                if self.prefix == "cuda" and _is_product(name):
                     self.call("OccupancyMaxActiveBlocksPerMultiprocessor", 0.8)
                 self.work(name, lasts)
 
@@ -84,9 +84,9 @@ class Kineto(Arrowed):
             self.now = end + 9
             self.rows[place]["dur"] = round(self.now - self.rows[place]["ts"], 3)
 
-    def trace(self) -> bytes:
-        """The file."""
-        known = json.loads(super().trace())
+    def document(self) -> Row:
+        """What is in the file."""
+        known = super().document()
         rows = known["traceEvents"]
         last = max(row["ts"] + row.get("dur", 0) for row in rows if row["ph"] == "X")
         ops = [row for row in rows if row.get("cat") in ("cpu_op", "user_annotation")]
@@ -100,7 +100,7 @@ class Kineto(Arrowed):
         begin = {"ph": "i", "s": "g", "name": "Iteration Start: PyTorch Profiler", "pid": "Traces", "ts": rows[0]["ts"]}
         known["traceEvents"] = [*rows, *arrows, waits | {"args": {"cbid": 165, "correlation": 9_000_001}},
                                 begin | {"tid": "Trace PyTorch Profiler"}]  # fmt: skip
-        return json.dumps(known | {"trace_id": "5D0A71F2", "with_stack": 0, "profile_memory": 0}).encode()
+        return known | {"trace_id": "5D0A71F2", "with_stack": 0, "profile_memory": 0}
 
     def _as_on_disk(self, row: Row) -> None:
         if row["pid"] == PYTHON:
@@ -114,6 +114,11 @@ class Kineto(Arrowed):
             stream = 0 if row["args"]["stream"] == MAIN else row["args"]["stream"]
             row["args"] = {"device": 2, "stream": stream, "correlation": row["args"]["correlation"],
                            "kind": "Dispatch Kernel"}  # fmt: skip
+
+
+@cache
+def _is_product(kernel: str) -> bool:
+    return any(part in kernel for part in _PRODUCTS)
 
 
 def inputs(dims: tuple[Any, ...], kind: str) -> Row:

@@ -17,31 +17,33 @@ BACKWARD, QUEUE = 2, 1_000
 
 
 class Recorded(Runtime):
-    """thread: whose rows are written;  steps: whether `ProfilerStep` rows are;  queued: ends of what was launched;
+    """steps: whether `ProfilerStep` rows are;  queued: ends of what was launched;
     opens: when the file begins;  lost: when records of the device were lost.
     """
 
     def __init__(self, device: Row, *, steps: bool = True, **options: Any) -> None:
         super().__init__(device, **options)
-        self.thread, self.rows_of_steps, self.open, self.last_id = 1, steps, [0], 0
+        self.rows_of_steps, self.open, self.last_id = steps, [0], 0
         self.opens, self.lost = 0.0, list[tuple[float, float]]()
         self.queued: deque[float] = deque(maxlen=QUEUE)
 
-    def row(self, name: str, category: str, start: float, end: float, tid: int = 0, **args: Any) -> Row:
-        """A row, with the id of the op that caused it."""
-        if category not in ("cpu_op", "user_annotation", "overhead"):
-            args = {"External id": self.open[-1], **args}
+    def usual(self, category: str) -> Row:
+        """The id of the op that caused it, and a kernel's launch."""
+        if category in ("cpu_op", "user_annotation", "overhead"):
+            return {}
         if category == "kernel":
-            args = {"context": 1, "grid": [528, 1, 1], "block": [256, 1, 1], "queued": 0, **args}
-        return super().row(name, category, start, end, tid or self.thread, **args)
+            launch = {"context": 1, "grid": [528, 1, 1], "block": [256, 1, 1], "queued": 0}
+            return {**launch, "External id": self.open[-1]}
+        return {"External id": self.open[-1]}
 
-    @contextmanager
-    def span(self, name: str, category: str = "cpu_op", *, us: float = 3, **args: Any) -> Iterator[None]:
-        """An op or annotation."""
+    def opened(self, args: Row) -> Row:
+        """An op or annotation begins, and has the next id."""
         self.last_id += 1
         self.open.append(self.last_id)
-        with super().span(name, category, us=us, **{"External id": self.last_id, **args}):
-            yield
+        return {"External id": self.last_id, **args}
+
+    def closed(self) -> None:
+        """What comes now is of the op around it."""
         self.open.pop()
 
     @contextmanager
@@ -98,8 +100,8 @@ class Recorded(Runtime):
             with self.span(f"nccl:{name}", "user_annotation", us=2):
                 return self.work(kernel, lasts, stream=stream, call=call, **args)
 
-    def trace(self) -> bytes:
-        """The file, without what never reached it."""
+    def document(self) -> Row:
+        """What is in the file, without what never reached it."""
         device = ("kernel", "gpu_memcpy", "gpu_memset")
         every = self.rows
         self.rows = [
@@ -108,7 +110,7 @@ class Recorded(Runtime):
             if row["ts"] >= self.opens
             and not (row["cat"] in device and any(start <= row["ts"] < end for start, end in self.lost))
         ]
-        made, self.rows = super().trace(), every
+        made, self.rows = super().document(), every
         return made
 
 

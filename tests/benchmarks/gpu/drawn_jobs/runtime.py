@@ -12,6 +12,7 @@ import json
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import Any
 
 Row = dict[str, Any]
@@ -21,8 +22,35 @@ A100 = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "computeMajor": 8, "computeMin
 MI300 = {"id": 0, "name": "AMD Instinct MI300X", "computeMajor": 9, "computeMinor": 4, "numSms": 304}
 
 
+class Span:
+    """An op or annotation, with what it calls. A class: some hundred thousand are opened for a job."""
+
+    __slots__ = ("args", "category", "name", "rt", "start", "us")
+
+    def __init__(self, rt: Runtime, name: str, category: str, us: float, args: Row) -> None:
+        self.rt, self.name, self.category, self.us, self.args = rt, name, category, us, args
+
+    def __enter__(self) -> None:
+        rt = self.rt
+        self.args = rt.opened(self.args)
+        self.start = rt.now
+        rt.now += rt.vary(self.us) / 2
+
+    def __exit__(self, *failed: object) -> None:
+        rt, args = self.rt, self.args
+        rt.now += rt.vary(self.us) / 2
+        if not rt.shapes:
+            args = {key: value for key, value in args.items() if not key.startswith("Input ")}
+        rt.row(self.name, self.category, self.start, rt.now, **args)
+        rt.closed()
+
+
 class Runtime:
-    """now: the host's time, µs;  free: when each stream is done with what was queued on it."""
+    """now: the host's time, µs;  free: when each stream is done with what was queued on it;  thread: whose rows are
+    written.
+    """
+
+    thread = 1
 
     def __init__(self, device: Row, *, seed: int = 1, shapes: bool = True, rocm: bool = False) -> None:
         self.now, self.free, self.rows = 1_000_000.0, {MAIN: 0.0}, []
@@ -33,21 +61,35 @@ class Runtime:
         """A time by chance."""
         return us * (1 + share * (2 * self.draw.random() - 1))
 
-    def row(self, name: str, category: str, start: float, end: float, tid: int = 1, **args: Any) -> Row:
+    def row(self, name: str, category: str, start: float, end: float, tid: int = 0, **args: Any) -> Row:
         """A row of the trace."""
-        made = {"ph": "X", "cat": category, "name": name, "pid": 0 if category in _DEVICE else 4242, "tid": tid}
-        self.rows.append({**made, "ts": round(start, 3), "dur": round(end - start, 3), "args": args})
-        return self.rows[-1]
+        made = {
+            "ph": "X",
+            "cat": category,
+            "name": name,
+            "pid": 0 if category in _DEVICE else 4242,
+            "tid": tid or self.thread,
+            "ts": round(start, 3),
+            "dur": round(end - start, 3),
+            "args": {**self.usual(category), **args},
+        }
+        self.rows.append(made)
+        return made
 
-    @contextmanager
-    def span(self, name: str, category: str = "cpu_op", *, us: float = 3, **args: Any) -> Iterator[None]:
+    def usual(self, category: str) -> Row:
+        """What files say of each row of a category, before what is given of this one."""
+        return {}
+
+    def span(self, name: str, category: str = "cpu_op", *, us: float = 3, **args: Any) -> Span:
         """An op or annotation, with what it calls."""
-        start = self.now
-        self.now += self.vary(us) / 2
-        yield
-        self.now += self.vary(us) / 2
-        kept = {key: value for key, value in args.items() if self.shapes or not key.startswith("Input ")}
-        self.row(name, category, start, self.now, **kept)
+        return Span(self, name, category, us, args)
+
+    def opened(self, args: Row) -> Row:
+        """An op or annotation begins: what is said of it."""
+        return args
+
+    def closed(self) -> None:
+        """It ends."""
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -103,10 +145,12 @@ class Runtime:
 
     def trace(self) -> bytes:
         """The file."""
-        rows = sorted(self.rows, key=lambda row: row["ts"])
-        return json.dumps(
-            {"schemaVersion": 1, "deviceProperties": [self.device], **self.head, "traceEvents": rows}
-        ).encode()
+        return json.dumps(self.document()).encode()
+
+    def document(self) -> Row:
+        """What is in the file. Its rows are copies: what is written around them leaves the recorder's own alone."""
+        rows = [{**row, "args": {**row["args"]}} for row in sorted(self.rows, key=itemgetter("ts"))]
+        return {"schemaVersion": 1, "deviceProperties": [self.device], **self.head, "traceEvents": rows}
 
     def step_us(self) -> float:
         """Mean distance between the ends of the steps' work."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -65,10 +66,15 @@ class Sized(Kineto):
                 self.copy(nbytes)
 
 
+@cache
+def _is_product(kernel: str) -> bool:
+    return any(part in kernel for part in _PRODUCTS) and "fbgemm" not in kernel
+
+
 def _launch(name: str, us: float, sms: int) -> dict[str, Any]:
     if "nccl" in name:
         return {"grid": [24, 1, 1], "block": [544, 1, 1], "est. achieved occupancy %": 9}
-    if any(part in name for part in _PRODUCTS) and "fbgemm" not in name:
+    if _is_product(name):
         return {"grid": [max(4, round(us * sms / 60)), 2, 1], "block": [256, 1, 1], "est. achieved occupancy %": 13}
     blocks = max(1, round(us * sms / 4))
     filled = min(100, round(100 * blocks * 256 / (sms * 2048)))

@@ -4,7 +4,6 @@ layers that run once more, an optimizer op by op.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from math import prod
 
@@ -13,6 +12,7 @@ from ..eleventh_set.language import fused_norm, llama
 from ..eleventh_set.rows import COPY, elementwise, foreach, kernel, linear, moved_as, node
 from ..fifteenth_set.rows import encoded, product
 from ..layers import CAST, REDUCE, Tape, back, fused_adamw
+from ..runtime import Row
 from ..seventeenth_set.rows import compiled_loss, linear_loss
 from ..seventh_set import BF16
 from ..sixteenth_set.rows import without_graph
@@ -33,14 +33,14 @@ class Started(Remembered):
 
     before = 0
 
-    def trace(self) -> bytes:
-        """The file."""
-        known = json.loads(super().trace())
+    def document(self) -> Row:
+        """What is in the file."""
+        known = super().document()
         for row in known["traceEvents"]:
             if row["name"] == "[memory]":
                 row["args"]["Total Allocated"] += self.before
                 row["args"]["Total Reserved"] += -(-self.before // (1 << 25)) << 25
-        return json.dumps(known).encode()
+        return known
 
 
 def _held(rt: Started, nbytes: int) -> None:

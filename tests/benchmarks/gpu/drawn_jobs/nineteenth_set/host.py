@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from math import prod
 from typing import Any
 
@@ -14,7 +13,7 @@ from ..eleventh_set.small import encoder
 from ..fifteenth_set.rows import AMPERE_HALF, product, sdpa
 from ..kineto import inputs
 from ..layers import CAST, REDUCE, Card, Tape, back, dense, fused_adamw
-from ..runtime import COPIES, LINKS, MAIN
+from ..runtime import COPIES, LINKS, MAIN, Row
 from ..seventeenth_set.rows import compiled_loss
 from ..seventh_set import BF16
 from ..sixteenth_set.rows import without_graph
@@ -140,15 +139,15 @@ PICTURES = 48
 class Plain(Framed):
     """A file of torch 1.13: no arrows, no steps on the device, no strides, no numbers of events."""
 
-    def trace(self) -> bytes:
-        """The file."""
-        known = json.loads(super().trace())
+    def document(self) -> Row:
+        """What is in the file."""
+        known = super().document()
         known["traceEvents"] = [row for row in known["traceEvents"]
                                 if row["ph"] not in "sf" and row.get("cat") != "gpu_user_annotation"]  # fmt: skip
         for row in known["traceEvents"]:
             for name in ("Input Strides", "Concrete Inputs", "Ev Idx", "Record function id"):
                 row.get("args", {}).pop(name, None)
-        return json.dumps(known).encode()
+        return known
 
 
 def _decoded(rt: Framed) -> None:

@@ -23,12 +23,9 @@ class Framed(Sized):
         self.outer, self.frames = outer, len(outer)
         self.parents = list(range(1, len(outer) + 1)) or [0]
 
-    def row(self, name: str, category: str, start: float, end: float, tid: int = 0, **args: Any) -> Row:
-        """A row."""
-        made = super().row(name, category, start, end, tid, **args)
-        if category == "python_function":
-            made["args"].pop("External id", None)
-        return made
+    def usual(self, category: str) -> Row:
+        """Nothing of Python's frames."""
+        return {} if category == "python_function" else super().usual(category)
 
     def host(self, us: float) -> None:
         """Python that no op names."""
@@ -52,16 +49,16 @@ class Framed(Sized):
         ids |= {"Python module id": number % 97} if names[0].startswith("nn.Module") else {}
         self.row(names[0], "python_function", start, self.now, **ids)
 
-    def trace(self) -> bytes:
-        """The file, with what was called before the window began."""
+    def document(self) -> Row:
+        """What is in the file, with what was called before the window began."""
         first, last = min(row["ts"] for row in self.rows), self.now + 30
         kept = len(self.rows)
         for number, name in enumerate(self.outer, 1):
             ids = {"Python parent id": number - 1 or None, "Python id": number}
             self.row(name, "python_function", first - 60 + 3 * number, last - number, **ids)
-        made = super().trace()
+        made = super().document()
         del self.rows[kept:]
-        return made.replace(b'"with_stack": 0', b'"with_stack": 1') if self.outer else made
+        return made | {"with_stack": 1} if self.outer else made
 
 
 @dataclass(frozen=True)
