@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +54,6 @@ class Run:
 def observed(folder: Path, step: Callable[[], object]) -> Run:
     """Two steps, observed. Skips where this torch does not tell them."""
     file = folder / "dataflow.gz"
-    gc.unfreeze()  # commands that other tests run in this process freeze what is there: it would not be found
     observer = Observer(str(folder), lambda: str(file))
     observer.look()
     step()
