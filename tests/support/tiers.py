@@ -1,7 +1,7 @@
 """What the short run of the tests leaves to the complete one, `pytest --complete`.
 
-A script that imports torch in a process of its own takes 2 to 4 CPU seconds. The short run captures each kind of script
-once; variants of a kind are marked `complete`.
+A script that imports torch in a process of its own takes 1.3 CPU seconds at the least. The short run captures each kind
+of script once; variants of a kind are marked `complete`.
 """
 
 from __future__ import annotations
