@@ -35,8 +35,9 @@ def render(report: Report) -> str:
     if not driver["semanticVersion"]:
         del driver["semanticVersion"]
     seen: Counter[str] = Counter()
+    said = _verdict.headline(report)  # once: it looks at every finding
     results = [
-        _result(report, outcome, finding, indexes[outcome.rule], seen)
+        _result(report, said, outcome, finding, indexes[outcome.rule], seen)
         for outcome, finding in report.findings()[:_RESULTS]
     ]
     run = {
@@ -60,8 +61,9 @@ def _rule(outcome: Outcome) -> Json:
     return found
 
 
-def _result(report: Report, outcome: Outcome, finding: Finding, index: int, seen: Counter[str]) -> Json:
-    said = _verdict.headline(report)
+def _result(
+    report: Report, said: _verdict.Headline, outcome: Outcome, finding: Finding, index: int, seen: Counter[str]
+) -> Json:
     step_us, worth = said.step_us, _words.sentence(_ranking.promise(finding, said))
     fix = f" Fix: {_words.one_line(finding.fix.title)}." if finding.fix else ""
     result: Json = {
