@@ -90,9 +90,7 @@ def check(
     alike = float((work.argmax(axis=0) == waiting.us.argmin(axis=0)).mean())
     if unequal.mean() < min_unequal or alike < _TELLS:
         return
-    computing = sum(us for part, us in ranks.parts_us.items() if part in _COMPUTING)
-    longest = np.asarray(computing)[work.argmax(axis=0), np.arange(len(most))]
-    by_shape_us = float((unequal * longest).mean())
+    by_shape_us = float((unequal * _longest_us(ranks, work)).mean())
     by_waiting_us = float((waiting.us.mean(axis=0) - waiting.us.min(axis=0)).mean())
     low_us, high_us = sorted((by_shape_us, by_waiting_us))
     least = min_share if ranks.on_device else min_host_share
@@ -101,14 +99,9 @@ def check(
     slowest, steady = _largest(ranks, work)
     if slowest is None:
         return
-    times = float((most / work.mean(axis=0)).mean())
     who = f"rank {ranks.ranks[slowest]}" if steady else "a rank that varies from step to step"
     yield Finding(
-        message=(
-            f"Ranks get unequal batches: the largest in a step, on {who}, has {count(times)} times the mean work, and "
-            f"a rank waits {duration(ranks.scale.scaled(by_waiting_us))} of each step on average "
-            f"({percent(min(by_waiting_us / ranks.step_us, 1.0))})."
-        ),
+        message=_message(ranks, who, float((most / work.mean(axis=0)).mean()), by_waiting_us),
         saving=ranks.scale.saving(
             low_us if ranks.on_device else low_us * _SIDE_BY_SIDE,
             high_us,
@@ -122,6 +115,22 @@ def check(
             "waiting_us": by_waiting_us,
         },
         fix=_fix(ranks, steady),
+    )
+
+
+def _longest_us(ranks: Ranks, work: Floats) -> Floats:
+    """What the rank with the largest batch computes in each step, µs."""
+    computing = sum(us for part, us in ranks.parts_us.items() if part in _COMPUTING)
+    longest: Floats = np.asarray(computing)[work.argmax(axis=0), np.arange(work.shape[1])]
+    return longest
+
+
+def _message(ranks: Ranks, who: str, times: float, waiting_us: float) -> str:
+    """times: the largest batch over the mean;  waiting_us: what a rank waits in a step on average."""
+    return (
+        f"Ranks get unequal batches: the largest in a step, on {who}, has {count(times)} times the mean work, and "
+        f"a rank waits {duration(ranks.scale.scaled(waiting_us))} of each step on average "
+        f"({percent(min(waiting_us / ranks.step_us, 1.0))})."
     )
 
 

@@ -116,6 +116,24 @@ def _in_steps(
     most_us = (len(long) + 1) / steps * statistics.fmean(long)
     if least_us < min_share * mean_us:
         return None
+    low_us, high_us = (min(us / mean_us, 1.0) * scale.step_us for us in (least_us, most_us))
+    how = f"the {'' if called else 'long '}pauses as a share of the mean step; one fewer or one more than observed"
+    # A share of the mean step is what the training gains, whether or not an ordinary step has a pause.
+    saving = Saving(low_us, high_us, "measured", how)
+    return _told(pauses, (steps, mean_us), len(long), saving, line if called else None, called=called)
+
+
+def _told(
+    pauses: Sequence[float],
+    timed: tuple[int, float],
+    long: int,
+    saving: Saving,
+    line: Source | None,
+    *,
+    called: bool,
+) -> Finding:
+    """The finding of pauses of so many timed steps, which took so many µs on average. long: how many are long ones."""
+    steps, mean_us = timed
     pause_us, per_step = sum(pauses) / steps, len(pauses) / steps
     return Finding(
         message=(
@@ -123,19 +141,13 @@ def _in_steps(
             f"per step ({percent(min(pause_us / mean_us, 1.0))} of the mean step); the longest pause takes "
             f"{duration(max(pauses))}."
         ),
-        # A share of the mean step is what the training gains, whether or not an ordinary step has a pause.
-        saving=Saving(
-            min(least_us / mean_us, 1.0) * scale.step_us,
-            min(most_us / mean_us, 1.0) * scale.step_us,
-            "measured",
-            f"the {'' if called else 'long '}pauses as a share of the mean step; one fewer or one more than observed",
-        ),
-        where=(line,) if called and line else (),
+        saving=saving,
+        where=(line,) if line else (),
         facts={
             "pause_us": pause_us,
             "pauses_per_step": per_step,
             "longest_us": max(pauses),
-            "long_pauses": len(long),
+            "long_pauses": long,
             "timed_steps": steps,
             "called": called,
         },

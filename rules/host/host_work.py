@@ -119,16 +119,21 @@ def check(
             found = True
             us = min(place.us + nameless_us, bound_us + place.us)
             found_here = _finding(place, us, saving, here, grown_us is not None, price)
-            found_here = as_messages(found_here, place, price, record)
-            called = CallSites.compute(price.ops.trace, lines).of_lines(place.where)
-            heads = place.heads if place.lines[0].visits >= LOOP_ITERATIONS else ()
-            made = object_of(place.where[0], record)
-            found_here = replace(found_here, where=tuple(dict.fromkeys((*heads, *found_here.where, *called, *made))))
-            slow = slow_container(record, place.lines, scale.scaled(place.python_us))
-            named = named_vectorize(in_container(found_here, slow, price), record)
+            named = _named(found_here, place, lines, price, record)
             yield asleep(named, price, threads, record) if rare is None else named
     if not found and (places is None or named_us < 0.5 * bound_us) and bound_us >= min_spread * steps.step_us:
         yield _nameless(bound_us, price, captured=places is not None)
+
+
+def _named(found: Finding, place: Block, lines: Lines, price: Price, record: RankRecord | None) -> Finding:
+    """The finding with the lines around the place, and with what runs there where capture knows it by name."""
+    found = as_messages(found, place, price, record)
+    called = CallSites.compute(price.ops.trace, lines).of_lines(place.where)
+    heads = place.heads if place.lines[0].visits >= LOOP_ITERATIONS else ()
+    made = object_of(place.where[0], record)
+    found = replace(found, where=tuple(dict.fromkeys((*heads, *found.where, *called, *made))))
+    slow = slow_container(record, place.lines, price.scale.scaled(place.python_us))
+    return named_vectorize(in_container(found, slow, price), record)
 
 
 def _is_work(line: LineCost, few: float) -> bool:

@@ -61,6 +61,13 @@ _TRIES = 4
 # Those of the first step may be the only ones.
 _STEPS_THAT_TIME = 2
 _NAMED = 2  # of Triton's kernels
+_OFF = Fix(
+    "Set `cudnn.benchmark = False` if shapes keep changing",
+    "numerics",
+    "torch.backends.cudnn.benchmark = True",
+    "torch.backends.cudnn.benchmark = False",
+    Treatment("cudnn", {"benchmark": False}),
+)
 
 
 def check(
@@ -107,13 +114,7 @@ def check(
             "shapes": len(np.unique(recorded.events.dims[found.calls])),
             "tuning_us": spent_us,
         },
-        fix=Fix(
-            "Set `cudnn.benchmark = False` if shapes keep changing",
-            "numerics",
-            "torch.backends.cudnn.benchmark = True",
-            "torch.backends.cudnn.benchmark = False",
-            Treatment("cudnn", {"benchmark": False}),
-        ),
+        fix=_OFF,
         claims=("compute",),
     )
 

@@ -52,7 +52,7 @@ from advisor.api import (
 from ..shared._places import set_at
 from ..shared._words import each_step, often
 from ._around_products import NO_WEIGHTS, OF_THE_MODULE, head_means, means_are_used, of_the_module, products_kept
-from ._attention_cost import Around, cost_of, fused
+from ._attention_cost import Around, Cost, cost_of, fused
 from ._attention_words import in_transformers
 from ._attentions import attentions, lines_of_pattern
 
@@ -72,10 +72,10 @@ def check(
     means = head_means(recorded, found)
     if not found or means_are_used(recorded, means):
         return
-    # Scores of positions are gathered and added: a fused kernel takes them as its mask, and they are made as before.
     gathers = price.ops.nesting.outer_op[np.flatnonzero(price.ops.events.exactly("aten::gather"))]
-    placed = bool(np.isin(np.concatenate(found), gathers).any())
-    found = [rows[~np.isin(rows, gathers)] for rows in found] if placed else found
+    # Scores of positions are gathered and added: a fused kernel takes them as its mask, and they are made as before.
+    if placed := bool(np.isin(np.concatenate(found), gathers).any()):
+        found = [rows[~np.isin(rows, gathers)] for rows in found]
     cost = cost_of(recorded, found, price.on_device)
     claims = price.claims("forward", "backward", "other_ops")
     saving = fused(cost, price, claims, found, Around(products_kept(price, work, found), means))
@@ -98,11 +98,7 @@ def check(
     own = _CAPPED if capped else _PLACED if placed else in_transformers(settings, fix, no_dropout=dropping)
     made = (*set_at(settings, "attn_implementation"), *set_at(settings, "model")) if own is not fix else ()
     yield Finding(
-        message=(
-            f"Attention runs op by op {often(number)}: matrix multiplications, mask and softmax take "
-            f"{each_step(price, cost.forward_us)}"
-            f"{' in the forward pass alone' if cost.backward_us else ''}.{_mean(price, means)}"
-        ),
+        message=_message(price, number, cost) + _mean(price, means),
         saving=saving,
         where=(*made, *where),
         facts={
@@ -114,6 +110,13 @@ def check(
         fix=own,
         claims=claims,
         at_most="medium" if dropping else "high",  # dropout of attention weights may be wanted
+    )
+
+
+def _message(price: Price, number: float, cost: Cost) -> str:
+    return (
+        f"Attention runs op by op {often(number)}: matrix multiplications, mask and softmax take "
+        f"{each_step(price, cost.forward_us)}{' in the forward pass alone' if cost.backward_us else ''}."
     )
 
 

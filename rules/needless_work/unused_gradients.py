@@ -39,7 +39,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.api import BackwardPasses, Finding, Fix, Library, Lines, Missing, OptimizerFacts, Price, Settings
+from advisor.api import BackwardPasses, Finding, Fix, Library, Lines, Missing, OptimizerFacts, Price, Settings, Source
 
 from ..shared._places import TRIED, first_line, forward_lines, set_at
 from ..shared._words import count, each_step, plural
@@ -93,21 +93,26 @@ def check(
         saving, sure_us, claims = saving_of(price, rows)
         if saving.high_us < min_share * price.scale.step_us:
             continue
-        nodes = rows.nodes if len(rows.nodes) else rows.makers
-        longest = nodes[np.argsort(-price.ops.events.dur_ns[nodes])]
-        where = first_line(lines, longest[:TRIED] if len(rows.nodes) else rows.sure[:TRIED])
-        forward = forward_lines(lines, price.ops.trace, longest) if kind not in (UNREAD, ASIDE) else ()
         asked = set_at(settings, "requires_grad") if kind == UNREAD else ()
         yield Finding(
             message=_message(kind, rows, known.number, each_step(price, sure_us)),
             saving=saving,
-            where=asked + forward + ((where,) if where else ()),
+            where=asked + _where(price, lines, rows, forward=kind not in (UNREAD, ASIDE)),
             facts={"gradients": rows.gradients, "updated": known.number, "unread": rows.unread, "needless_us": sure_us},
             fix=_THROUGH_WRAPPER if kind == THROUGH and wrapped else _FIXES[kind],
             claims=claims,
             # What no op reads in the recorded steps the script may still keep, for its end.
             at_most="medium" if kind == UNREAD else "high",
         )
+
+
+def _where(price: Price, lines: Lines | None, rows: Needless, *, forward: bool) -> tuple[Source, ...]:
+    """The line of the backward pass; with `forward` those whose ops it belongs to, before it."""
+    nodes = rows.nodes if len(rows.nodes) else rows.makers
+    longest = nodes[np.argsort(-price.ops.events.dur_ns[nodes])]
+    where = first_line(lines, longest[:TRIED] if len(rows.nodes) else rows.sure[:TRIED])
+    before = forward_lines(lines, price.ops.trace, longest) if forward else ()
+    return before + ((where,) if where else ())
 
 
 def _message(kind: int, rows: Needless, applied: int, spent: str) -> str:

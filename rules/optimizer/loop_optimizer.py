@@ -52,7 +52,7 @@ from advisor.api import (
 )
 
 from ..shared._host_updates import host_updates
-from ..shared._listed import as_lists
+from ..shared._listed import Listed, as_lists
 from ..shared._places import asked_at
 from ..shared._torch_optimizers import own_update
 from ..shared._words import count, percent
@@ -72,6 +72,7 @@ _CPU_GAIN = {
 }
 # Plain SGD is one op per parameter; with momentum there are three.
 _OPS_WORTH_FUSING = 2
+_HOW = "low: the device is the bottleneck anyway; high: one launch for the whole update, at the memory's rate"
 # Less of the host's time that the device waits for: it is ahead, and launches wait for room in the queue.
 _WAITED = 0.1
 
@@ -103,18 +104,14 @@ def check(
     if len(on_host) and idle is not None and not own:
         saved = _saved(work, known, facts, settings, len(work.rows) / steps.count)
         fix = fused_fix(work.name, known, on_device=False)
-        for found in updates_on_the_host(price, work, idle, on_host, saved, fix):
-            if found.saving is not None and found.saving.high_us >= min_share * scale.step_us:
-                yield found
+        told = updates_on_the_host(price, work, idle, on_host, saved, fix)
+        yield from (one for one in told if one.saving and one.saving.high_us >= min_share * scale.step_us)
         return
     claims: tuple[str, ...] = ("optimizer",)
     ahead = False
     if breakdown.on_device:
-        rows = np.array(work.rows, int)
-        passes = (kept_passes(_names(price, rows), work.name) or 1.0) if work.name in FUSED else _compiled(work, own)
-        listed = as_lists(price, kernels, rows, round(work.calls * steps.count), passes, within="Optimizer.step#")
-        how = "low: the device is the bottleneck anyway; high: one launch for the whole update, at the memory's rate"
-        saving, claims = listed.saving(price, how), listed.claims
+        listed = _as_lists(price, work, kernels, own)
+        saving, claims = listed.saving(price, _HOW), listed.claims
         ahead = not listed.mostly_waits and listed.waited_us < _WAITED * work.us
     else:
         saving = _fused_on_cpu(price, work, _saved(work, known, facts, settings, len(work.rows) / steps.count))
@@ -150,6 +147,14 @@ def _fused_on_cpu(price: Price, work: OptimizerWork, saved: tuple[float, float])
     least_us, most_us = price.deprofiled.us(price.deprofiled.in_part("optimizer", work.us, work.ops))
     low_us, high_us = min(least_us, work.us) * low, min(most_us, work.us) * high
     return replace(saving, low_us=min(low_us, saving.high_us), high_us=max(high_us, saving.high_us))
+
+
+def _as_lists(price: Price, work: OptimizerWork, kernels: KernelWork | None, own: bool) -> Listed:
+    """The ops of its steps as ops on lists of tensors. own: it is no optimizer of torch."""
+    rows = np.array(work.rows, int)
+    passes = (kept_passes(_names(price, rows), work.name) or 1.0) if work.name in FUSED else _compiled(work, own)
+    launches = round(work.calls * price.ops.steps.count)
+    return as_lists(price, kernels, rows, launches, passes, within="Optimizer.step#")
 
 
 def _compiled(work: OptimizerWork, own: bool) -> float:

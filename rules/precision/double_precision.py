@@ -72,6 +72,20 @@ _FACTORS = (
 # Quasi-Newton steps take curvature from differences of gradients, which float32 has few digits of; scripts that use
 # them choose float64 for that.
 _CURVATURE = "Optimizer.step#LBFGS"
+_WITHOUT_THE_DEFAULT = Fix(
+    "Use float32 for data and model",
+    "numerics",
+    "torch.set_default_dtype(torch.float64)",
+    "",
+    Treatment("calls", {"names": ["torch.set_default_dtype"]}),
+)
+_IN_FLOAT32 = Fix(
+    "Use float32 for data and model",
+    "numerics",
+    "x = torch.from_numpy(array)",
+    "x = torch.from_numpy(array).float()",
+    edit=Treatment("in_float32"),
+)
 
 
 def check(
@@ -114,14 +128,7 @@ def check(
         ),
         where=set_at(settings, "default_dtype" if chosen else "double") + ((first,) if first else ()),
         facts={"fp64_us": double_us, "products_us": product_us, "default_dtype": default},
-        fix=Fix(
-            "Use float32 for data and model",
-            "numerics",
-            "torch.set_default_dtype(torch.float64)" if chosen else "x = torch.from_numpy(array)",
-            "" if chosen else "x = torch.from_numpy(array).float()",
-            Treatment("calls", {"names": ["torch.set_default_dtype"]}) if chosen else None,
-            None if chosen else Treatment("in_float32"),
-        ),
+        fix=_WITHOUT_THE_DEFAULT if chosen else _IN_FLOAT32,
         claims=("compute",) if breakdown.on_device else ("forward", "backward", "other_ops"),
         # Nobody gets float64 by asking for speed, but some ask for digits.
         at_most="medium" if default == "float64" or product_us < double_us / 2 else "high",

@@ -39,6 +39,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.api import (
     GEMM,
@@ -77,6 +78,8 @@ _LATER = " In this recording the device waits for the host: alone this saves nex
 _UNSURE = "; low: nothing, if TF32 is allowed already and cuDNN found these kernels faster"
 _AT_PEAK = "; high: where they reach less than the peak in fp32, what they compute at the peak of the new format"
 _BETWEEN = "; high: elementwise ops between them move half of the bytes, too"
+_IDLE = ("idle_launch", "idle_host", "idle_sync", "idle_unknown")
+_NONE = np.empty(0, np.int64)
 # Formats that autocast has; TF32 leaves tensors in fp32.
 _HALF = ("bf16", "fp16")
 _LOST = "; minus the slower backward pass of attention in bf16, unless attention stays out of autocast"
@@ -113,15 +116,11 @@ def check(
         return
     partly = partial_autocast(price, matmuls)
     way = partly[1] if partly else way
-    fp32_us = sum(matmuls.fp32_kinds[kind] for kind in way.kinds) if matmuls.on_device else fp32_us
-    most_us = fp32_us - (moving_us(matmuls, way, work) * price.ops.longer if matmuls.on_device else 0.0)
-    beyond_us = beyond_peaks_us(matmuls, way, work) * price.ops.longer if matmuls.on_device else 0.0
-    host_idle = sum(price.breakdown.share(part) for part in ("idle_launch", "idle_host", "idle_sync", "idle_unknown"))
-    least, most = way.gain
-    saved = (fp32_us * (1 - 1 / least), fp32_us * (1 - 1 / most)) if matmuls.on_device else cpu[1:]
-    between = following(price) if matmuls.on_device and way.name in _HALF else np.empty(0, np.int64)
-    between_us = price.ops.us(between) / 2
-    saved = min(saved[0], most_us), min(saved[1] + beyond_us, most_us) + between_us
+    gained = _on_device(price, matmuls, way, work) if matmuls.on_device else _Gained(cpu[0], cpu[0], cpu[1:])
+    fp32_us, most_us, beyond_us = gained.fp32_us, gained.most_us, gained.beyond_us
+    between_us = price.ops.us(gained.between) / 2
+    saved = min(gained.ends[0], most_us), min(gained.ends[1] + beyond_us, most_us) + between_us
+    host_idle = sum(price.breakdown.share(part) for part in _IDLE)
     # Where it is not known that TF32 was turned off, cuDNN may have found these convolutions faster without.
     unsure = matmuls.on_device and "convolution" in way.kinds and way.name == "TF32" and settings.tf32_cudnn is None
     low_us = 0.0 if host_idle > max_host_idle or unsure else saved[0]
@@ -136,7 +135,9 @@ def check(
     claims = price.claims("forward", "backward", "other_ops")
     yield Finding(
         message=_message(price, matmuls, work, fp32_us, way, (settings, partly)) + ("" if felt else _LATER),
-        saving=price.long_ops(ends, (), how, basis="assumed", most=_faster(matmuls, way, between)) if felt else None,
+        saving=price.long_ops(ends, (), how, basis="assumed", most=_faster(matmuls, way, gained.between))
+        if felt
+        else None,
         where=where(trace, steps, matmuls, lines),
         facts={
             "fp32_us": fp32_us,
@@ -148,6 +149,35 @@ def check(
         fix=_outside_the_loss(trace, way.fix) if matmuls.on_device else way.fix,
         claims=claims,
         at_most="low" if not felt else "high" if settings.matmul_precision_set is False else "medium",
+    )
+
+
+class _Gained(Struct, frozen=True, eq=False):
+    """What products save in another format.
+
+    fp32_us    what they take now, µs per step;  most_us: that without what they only move
+    ends       least and most of it that the format saves by its gain, µs
+    beyond_us  where they reach less than the peak in fp32: what they save beyond that gain
+    between    elementwise ops between them, which move half of the bytes
+    """
+
+    fp32_us: float
+    most_us: float
+    ends: tuple[float, float]
+    beyond_us: float = 0.0
+    between: Ints = _NONE
+
+
+def _on_device(price: Price, matmuls: Matmuls, way: Way, work: KernelWork | None) -> _Gained:
+    """What products of a device save."""
+    fp32_us, longer = sum(matmuls.fp32_kinds[kind] for kind in way.kinds), price.ops.longer
+    least, most = way.gain
+    return _Gained(
+        fp32_us,
+        fp32_us - moving_us(matmuls, way, work) * longer,
+        (fp32_us * (1 - 1 / least), fp32_us * (1 - 1 / most)),
+        beyond_peaks_us(matmuls, way, work) * longer,
+        following(price) if way.name in _HALF else _NONE,
     )
 
 

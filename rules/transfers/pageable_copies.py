@@ -104,7 +104,6 @@ def check(
         return
     facts = loader.loader if loader else None
     rate = copies.h2d_pageable_bytes / copies.pageable_us * 1e6
-    calls = copies.pageable_calls or 0.0
     created = not weights and _created(sites, price)
     fix = trip or (
         KEEP_WEIGHTS if weights else CREATE_THERE if created else _fix(facts, _without_workers(price, facts))
@@ -112,10 +111,8 @@ def check(
     found = Finding(
         message=(
             f"{data_size(copies.h2d_pageable_bytes)} a step are copied to the GPU from pageable memory, in "
-            f"{count(calls)} {'copy' if calls == 1 else 'copies'} at {data_size(rate)}/s; for "
-            f"{each_step(price, exposed_us)} the GPU does nothing else"
-            f"{': weights come layer by layer, as they are used' if weights else ''}"
-            f"{': ops on the host create what is copied' if created else ''}."
+            f"{_copies(copies.pageable_calls or 0.0)} at {data_size(rate)}/s; for {each_step(price, exposed_us)} the "
+            f"GPU does nothing else{_from_where(weights=weights, created=created)}."
         ),
         saving=saving,
         where=(*(made_at(facts) if "DataLoader(" in fix.after else ()), *(one.where for one in sites if one.where))[:3],
@@ -130,6 +127,17 @@ def check(
         claims=("exposed_copy",),
     )
     yield told_in_double(found, price, ops.tolist())
+
+
+def _copies(calls: float) -> str:
+    return f"{count(calls)} {'copy' if calls == 1 else 'copies'}"
+
+
+def _from_where(*, weights: bool, created: bool) -> str:
+    """What is copied, where it is no batch of a loader."""
+    if weights:
+        return ": weights come layer by layer, as they are used"
+    return ": ops on the host create what is copied" if created else ""
 
 
 def _saving(copies: Copies, price: Price, rows: tuple[Ints, Ints], exposed_us: float, *, weights: bool) -> Saving:

@@ -192,10 +192,7 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
     stalled = EMPTY
     # Ranks of a job are compared step by step, so there all steps stay.
     if record is not None and record.world_size == 1 and pace is None:
-        kept = ~_stalls(spans, record.steps)
-        unlike = slowed(record)
-        if len(unlike) == len(spans):
-            kept &= ~unlike
+        kept = _undisturbed(spans, record)
         stalls_us = tuple(float(us) for us in (spans[~kept, 1] - spans[~kept, 0]) / 1e3)
         stalled = spans[~kept]
         spans, labels = spans[kept], tuple(label for label, keep in zip(labels, kept, strict=True) if keep)
@@ -236,6 +233,15 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
     if pace is None or device_us is None or not pace.is_behind(recorded, host_us * 1e3):
         return steps
     return replace(steps, is_ahead=True, step_us=device_us, profiled_us=tuple((pace.lengths_ns / 1e3).tolist()))
+
+
+def _undisturbed(spans: Intervals, record: RankRecord) -> Mask:
+    """The steps that nothing held up, and that the profiler's own memory did not slow."""
+    kept: Mask = ~_stalls(spans, record.steps)
+    unlike = slowed(record)
+    if len(unlike) == len(spans):
+        kept &= ~unlike
+    return kept
 
 
 def _warm(

@@ -215,16 +215,9 @@ class Replay(Struct, frozen=True, eq=False):
         part = Part.of(trace, steps)
         opens = part.replayed[0]
         unprofiled_us = scale.unprofiled.median or scale.unprofiled.mean
-        calm, calm_before = Overhead(graph, trace.events, opens).calibrated(
-            plan, weights, before, None if unprofiled_us is None else unprofiled_us * 1e3
-        )
-        hypotheses = [(weights, before), (calm, calm_before)]
-        if unprofiled_us is not None and graph.loader:
-            # The profiler stretched the host alone: as recorded, a device would seem to work less of the step.
-            hypotheses[0] = in_proportion(plan, weights, before, unprofiled_us * 1e3)
-            # What makes the step no shorter is not what the profiler did.
-            nearest = max(unprofiled_us * 1e3, min(step for _, step in hypotheses))
-            hypotheses = [one for one in hypotheses if one[1] <= nearest * (1 + _TRUSTED_ERROR)]
+        unprofiled_ns = None if unprofiled_us is None else unprofiled_us * 1e3
+        overhead = Overhead(graph, trace.events, opens)
+        hypotheses = _hypotheses(plan, (weights, before), overhead, unprofiled_ns, loader=bool(graph.loader))
         return cls(
             error_share=error,
             start_error_us=_start_error_us(graph, played),
@@ -243,6 +236,20 @@ class Replay(Struct, frozen=True, eq=False):
             before_ns=tuple(step for _, step in hypotheses),
             part=part,
         )
+
+
+def _hypotheses(
+    plan: PlayOrder, recorded: tuple[Weights, float], overhead: Overhead, unprofiled_ns: float | None, *, loader: bool
+) -> list[tuple[Weights, float]]:
+    """Ways in which the profiler may have stretched the step: the weights without it, and the step with them, ns."""
+    hypotheses = [recorded, overhead.calibrated(plan, *recorded, unprofiled_ns)]
+    if unprofiled_ns is None or not loader:
+        return hypotheses
+    # The profiler stretched the host alone: as recorded, a device would seem to work less of the step.
+    hypotheses[0] = in_proportion(plan, *recorded, unprofiled_ns)
+    # What makes the step no shorter is not what the profiler did.
+    nearest = max(unprofiled_ns, min(step for _, step in hypotheses))
+    return [one for one in hypotheses if one[1] <= nearest * (1 + _TRUSTED_ERROR)]
 
 
 def _error_share(graph: Graph, played: Played) -> float:
