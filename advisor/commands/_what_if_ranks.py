@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +24,8 @@ def numbers(text: str) -> tuple[int, ...]:
 
 def added(report: Report, results: Sequence[RankResult], wanted: tuple[int, ...]) -> Report:
     """The report with the answer for these numbers of ranks."""
+    from msgspec.structs import replace
+
     from advisor.report.what_if_ranks import at_ranks
 
     here = [one for one in results if one.facts is not None]

@@ -229,13 +229,15 @@ def _joined(
 
 def _with_gpus(report: Report, gpus: Sequence[str]) -> Report:
     """The report with a sentence for each GPU that was asked about where a reduced form cannot answer."""
+    from msgspec import structs
+
     from advisor.model import WhatIf
 
     if len(report.what_if) == len(gpus):
         return report
     rank = report.run.reference_rank
     why = f"cannot be estimated from a reduced trace; pass the trace of rank {rank}"
-    return replace(report, what_if=tuple(WhatIf(name, f"The step time on {name} {why}.") for name in gpus))
+    return structs.replace(report, what_if=tuple(WhatIf(name, f"The step time on {name} {why}.") for name in gpus))
 
 
 def _targets(output: Output, found: list[Job]) -> list[Output]:

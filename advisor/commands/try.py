@@ -6,7 +6,6 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,6 +83,8 @@ def seconds(text: str) -> float:
 
 def try_(args: argparse.Namespace) -> int:
     """Profiles unless a report is given, tries, prints the table, and adds it to the report."""
+    from msgspec.structs import replace
+
     from advisor.gate.ab import end_in_order
     from advisor.gate.pairs import Side
     from advisor.gate.turns import environment

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True)
-class Ev:
+
+class Ev(Struct, frozen=True):
     """An event of a drawing.
 
     launches  the device work that an op launches: "kernel", "memcpy", "memset", "collective", "" for none;
@@ -26,7 +26,7 @@ class Ev:
     dims: list[Any] | None = None  # of a list of tensors a list of theirs
     dtypes: list[str] | None = None
     args: dict[str, Any] = field(default_factory=dict)
-    implied: bool = field(default=False, repr=False)  # `launches` was read off the name
+    implied: bool = False  # `launches` was read off the name
 
 
 # The words that rules need most.

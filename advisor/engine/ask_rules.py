@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.lines.call_paths import CallPaths

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from advisor.engine.rank_result import RankDetail, RankResult
 from advisor.engine.reduced_form import detail_of

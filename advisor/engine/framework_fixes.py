@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from advisor.analyses.lines.library_calls import looping_package
 from advisor.capture.record import Loader, Optimizer, RankRecord

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.step.breakdown import Breakdown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from advisor.analyses.step.step_counts import StepCounts
 from advisor.model import (
@@ -23,8 +23,7 @@ from advisor.model import (
 from advisor.ranks.rank_facts import RankFacts
 
 
-@dataclass(frozen=True, slots=True)
-class RankDetail:
+class RankDetail(Struct, frozen=True):
     """What the report shows of the reference rank.
 
     modules   only of the first ranks: if the reference rank has none, those of the first rank that has some are shown
@@ -43,8 +42,7 @@ class RankDetail:
     line_shares: tuple[LineShare, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankFigures:
+class RankFigures(Struct, frozen=True, kw_only=True):
     """What a rank's reduced form contains unpacked.
 
     known_us   breakdown id -> µs on the scale of step_us
@@ -61,8 +59,7 @@ class RankFigures:
     has_modules: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankResult(RankFigures):
+class RankResult(RankFigures, frozen=True, kw_only=True):
     """One rank.
 
     facts      what it is compared by; None where the job has this one rank

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.engine import reduced_form
 from advisor.engine.rank_files import Asked, RankFile, Reducer, absolute
@@ -33,8 +34,7 @@ class Watch(Protocol):
         """A file is done with."""
 
 
-@dataclass(frozen=True, slots=True)
-class How:
+class How(Struct, frozen=True):
     """How ranks are read.
 
     analysing  a context for each file that is analysed in this process, which gives what is told the names of analyses

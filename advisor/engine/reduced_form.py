@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 import zlib
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor import __version__
 from advisor.capture.record import RunRecord
@@ -64,8 +64,7 @@ class Reduced(msgspec.Struct, frozen=True):
         return Reduced(self.origin, result)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Compared(RankFigures):
+class _Compared(RankFigures, frozen=True, kw_only=True):
     """The first piece of the file."""
 
     origin: Origin
@@ -104,7 +103,7 @@ def decode(data: bytes, path: Place | str) -> Reduced:
 
 
 def _figures(rank: RankFigures) -> dict[str, Any]:
-    return {one.name: getattr(rank, one.name) for one in fields(RankFigures)}
+    return {name: getattr(rank, name) for name in RankFigures.__struct_fields__}
 
 
 def packed(result: RankResult) -> RankResult:

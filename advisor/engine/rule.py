@@ -8,17 +8,17 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
+
+from msgspec import Struct
 
 from advisor.model import Finding
 
 SECTIONS = ("What it looks at", "Why it costs time", "How to fix it", "When to leave it")
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(Struct, frozen=True):
     """A drawn trace and what the rule must report for it.
 
     saves_us: the range (low, high), µs per step, that must contain both ends of the finding's saving; None, or left
@@ -45,8 +45,7 @@ class Example:
     lines: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A loaded rule module.
 
     family: the docstring of its sub-package in the pack, "Data loading"; empty for a flat pack.

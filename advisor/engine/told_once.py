@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.analyses.costs.replay import EditedSaving, Replay, ReplayedSaving
 from advisor.model import Finding, Outcome, Saving, changes_less, finding_order, of_whole_model

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from advisor.model import Finding, Outcome, Saving
 from advisor.ranks.deduct_waiting import WAITING

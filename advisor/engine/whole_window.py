@@ -7,7 +7,8 @@ whole step holds is then not known: a change that shortens what was recorded may
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from advisor.model import Joint, Outcome, Report, Saving
 from advisor.model.steps import StepSource

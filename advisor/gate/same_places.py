@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import PurePath
+
+from msgspec.structs import replace
 
 from advisor.model import OpRow, Report
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from advisor.capture.record import LaterWindow, RankRecord, RunRecord, Vitals, read
 from advisor.engine.reduced_form import SUFFIX, is_reduced, origin_of, prefix
@@ -43,8 +43,7 @@ _OF_LOOPS = ("settings", "loaders", "optimizers", "devices", "model", "environme
 _MOST = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class RankTrace:
+class RankTrace(Struct, frozen=True):
     """The files of one rank. `lines` gives source lines only and is never counted.
 
     later     the windows that the rank recorded after its first one, with what capture knew then; of such a one
@@ -63,8 +62,7 @@ class RankTrace:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """One training job: its ranks' traces, and what capture recorded about it."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from advisor.model.savings import Saving
 from advisor.model.source import Source
@@ -17,8 +18,7 @@ _RISKS: tuple[Risk, ...] = ("exact", "draws", "numerics", "semantics")  # what c
 _WORTH_FIRST = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Treatment:
+class Treatment(Struct, frozen=True):
     """A change that `advisor try` makes in the script's process, without an edit.
 
     name       a key of `advisor.capture.inside.treatments.apply.TREATMENTS`, or `environment`
@@ -29,8 +29,7 @@ class Treatment:
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(Struct, frozen=True):
     """What to change: lines to copy, and what the change risks.
 
     risk       exact: same numbers; draws: samples draw other random numbers, as with another seed; numerics: results
@@ -48,8 +47,7 @@ class Fix:
     edit: Treatment | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing to change, as found in this run.
 
     A rule sets everything but `severity` (the engine derives it from the step), `measured_us` and `ranks`.
@@ -82,8 +80,7 @@ class Finding:
     ranks: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The outcome of one rule: found, clear, skipped (`reason` says what to do) or error (one line)."""
 
     rule: str

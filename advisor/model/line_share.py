@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from advisor.model.source import Source
 
 
-@dataclass(frozen=True, slots=True)
-class LineShare:
+class LineShare(Struct, frozen=True):
     """One line of the user's code and the share of the un-profiled step that it takes.
 
     With a device, what the device works for it; else its time on the training loop's thread. The time of other lines of

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from advisor.model.findings import Risk
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryHolder:
+class MemoryHolder(Struct, frozen=True):
     """Bytes of one kind, module or line at the peak. note: "others" or "not attributed" if it is not a single one."""
 
     name: str
@@ -16,8 +15,7 @@ class MemoryHolder:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPoint:
+class MemoryPoint(Struct, frozen=True):
     """Live bytes at one time, µs from the start of the window.
 
     bytes: weights, optimizer state, gradients, activations, temporaries, input and unknown, in this order
@@ -27,8 +25,7 @@ class MemoryPoint:
     bytes: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryRelief:
+class MemoryRelief(Struct, frozen=True):
     """A change that lowers the memory peak by at most `bytes`, after which another time becomes the peak.
 
     forward_us: duration of a second forward pass of the module per profiled step; None if unknown or not needed
@@ -40,8 +37,7 @@ class MemoryRelief:
     forward_us: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPeak:
+class MemoryPeak(Struct, frozen=True):
     """What tensors hold at the peak of the profiled window; `kinds`, `modules` and `lines` each sum to peak_bytes.
 
     at_us   from the start of the window

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from advisor.model.source import Source
 
 Unit = Literal["us", "share", "count", "bytes", "ratio", "per_second"]
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """One quantity: measured (zero included), or not measured and why."""
 
     id: str
@@ -21,8 +21,7 @@ class Metric:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Counter:
+class Counter(Struct, frozen=True):
     """A count for each complete step of the profiled window, in order, which the gate compares exactly.
 
     id: a metric id (`cpu_ops`) for a total, or a part of one after a colon (`op:aten::mul`).
@@ -34,8 +33,7 @@ class Counter:
     where: Source | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OpRow:
+class OpRow(Struct, frozen=True):
     """A kernel or op name with its total per step."""
 
     name: str

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleCost:
+class ModuleCost(Struct, frozen=True):
     """Cost of a module per step, including its submodules; own: without them.
 
     Times are those of profiled steps, as in the breakdown; shares are of the profiled step. None means not known: the
@@ -43,8 +42,7 @@ class ModuleCost:
     high_us: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleTable:
+class ModuleTable(Struct, frozen=True):
     """Cost by module, of one rank.
 
     steps     profiled steps with the same ops as the step whose modules were recorded; all figures describe these

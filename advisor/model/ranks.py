@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from advisor.model.metrics import Metric, OpRow
 from advisor.model.modules import ModuleTable
@@ -10,8 +10,7 @@ from advisor.model.steps import BreakdownItem, StepsSummary
 from advisor.model.timeline import Timeline
 
 
-@dataclass(frozen=True, slots=True)
-class RankSummary:
+class RankSummary(Struct, frozen=True):
     """One trace of the job."""
 
     rank: int
@@ -21,8 +20,7 @@ class RankSummary:
     breakdown: tuple[BreakdownItem, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedRank:
+class ComparedRank(Struct, frozen=True):
     """A rank compared with the others of its job, µs per profiled step.
 
     node        number of its node, ordered by lowest rank; None if unknown
@@ -49,8 +47,7 @@ class ComparedRank:
     more_us: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class RankGroup:
+class RankGroup(Struct, frozen=True):
     """The ranks that share one index in one dimension of a job, µs per profiled step.
 
     kind        "node", or a kind of parallelism
@@ -71,8 +68,7 @@ class RankGroup:
     stands_out: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SlowLinks:
+class SlowLinks(Struct, frozen=True):
     """A set of ranks that sends longer than its like. nodes: those that it is on; more_us: above their median."""
 
     ranks: tuple[int, ...]
@@ -81,8 +77,7 @@ class SlowLinks:
     more_us: float
 
 
-@dataclass(frozen=True, slots=True)
-class RankLinks:
+class RankLinks(Struct, frozen=True):
     """Equally many sets of equally many ranks that send each other equal messages, µs per profiled step of each set.
 
     within     whether each set is on one node; None if nodes are unknown
@@ -102,8 +97,7 @@ class RankLinks:
     slow: tuple[SlowLinks, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedRanks:
+class ComparedRanks(Struct, frozen=True):
     """The ranks of a job compared, over the steps that all of them have.
 
     step_us       a profiled step of the reference rank
@@ -122,8 +116,7 @@ class ComparedRanks:
     links: tuple[RankLinks, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DetailedRank:
+class DetailedRank(Struct, frozen=True):
     """A rank shown in detail, in addition to the reference rank: the costliest rows, and the folded tree of modules.
 
     why   "others wait for it", "most own work", "least own work", "asked for", or kind and index of a `RankGroup`

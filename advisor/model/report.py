@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from advisor.model.findings import Finding, Outcome, in_order
 from advisor.model.line_share import LineShare
@@ -23,8 +23,7 @@ SCHEMA = "torch-advisor/report"
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """Everything that outputs show. `advisor.report.report_file` reads and writes it as report.json."""
 
     run: RunInfo

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True)
-class RunInfo:
+
+class RunInfo(Struct, frozen=True):
     """What was run, where and with what; secrets masked, no host or user names."""
 
     command: tuple[str, ...] = ()
@@ -20,8 +20,7 @@ class RunInfo:
     sources: dict[str, str] = field(default_factory=dict)  # file of the script -> SHA-256 of its bytes, when profiled
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(Struct, frozen=True):
     """One statement about how far the input can be trusted."""
 
     id: str

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Source:
+
+class Source(Struct, frozen=True):
     """A line of the user's code. precision `function`: the line where the function starts, not that of the call."""
 
     file: str

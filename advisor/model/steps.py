@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 StepSource = Literal["user", "loader", "optimizer", "backward", "repetition", "window"]
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(Struct, frozen=True):
     """Distribution of step times in µs; None where not measured."""
 
     mean: float | None = None
@@ -19,8 +19,7 @@ class Times:
     n: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class StepsSummary:
+class StepsSummary(Struct, frozen=True):
     """Number of steps, how they were detected, and how long they took.
 
     dilation is profiled median / un-profiled median: the overhead of the profiler.
@@ -48,8 +47,7 @@ class StepsSummary:
     series_us: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BreakdownItem:
+class BreakdownItem(Struct, frozen=True):
     """A part of the step; shares of one breakdown sum to 1, `us` is that share of the profiled step."""
 
     id: str

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """A drawn piece of a timeline lane; times in µs from the start of the drawn step."""
 
     start_us: float
@@ -15,16 +14,14 @@ class Segment:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(Struct, frozen=True):
     """A thread or a stream of the drawn step."""
 
     name: str
     segments: tuple[Segment, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     """The recorded step of median duration, merged to a drawable number of segments."""
 
     step: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from advisor.model.findings import Risk, Treatment
 
@@ -16,8 +17,7 @@ Numbers = Literal["equal", "within seeds", "outside seeds", "not compared"]
 Mechanism = Literal["moved", "not moved", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
-class Speed:
+class Speed(Struct, frozen=True):
     """Step times of one side, medians over its pairs. samples_per_s: None if no loader's batches were counted."""
 
     median_us: float
@@ -26,8 +26,7 @@ class Speed:
     samples_per_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(Struct, frozen=True):
     """Occurrences per step of an event, or its time (`unit` "us"), without and with the change."""
 
     name: str
@@ -36,8 +35,7 @@ class Counted:
     unit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """One change that was measured against the unchanged script, or why it was not.
 
     gain, low, high      share of the base's step that the change saves (0.2: 20 % less time), with the bounds of its
@@ -87,8 +85,7 @@ class Trial:
         return math.ceil(self.first_startup_us / (self.gain * self.base.median_us * self.work))
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(Struct, frozen=True):
     """What `advisor try` measured on this machine with this script.
 
     trials         each change alone, in the order of their estimates;  together: the proven ones combined, without

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class WhatIf:
+class WhatIf(Struct, frozen=True):
     """Estimated time of the same step on another accelerator, on the scale of step_time_us; None if not known.
 
     low_us, high_us   the range of the step;  host_us: what would remain of it if the device took no time
@@ -22,8 +21,7 @@ class WhatIf:
     host_us: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AtRanks:
+class AtRanks(Struct, frozen=True):
     """Estimated time of a step on a number of ranks, on the scale of step_time_us; None if not known.
 
     low_us, high_us   the range of the step; high_us None: low_us is only a lower bound
@@ -37,8 +35,7 @@ class AtRanks:
     high_efficiency: float
 
 
-@dataclass(frozen=True, slots=True)
-class FittedCollective:
+class FittedCollective(Struct, frozen=True):
     """Latency and bandwidth (in bytes of the whole message) of one kind of collective on the measured ranks.
 
     collectives  number of collectives in the fit;  bytes_per_second: None if only one size occurs
@@ -51,8 +48,7 @@ class FittedCollective:
     bytes_per_second: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class WhatIfRanks:
+class WhatIfRanks(Struct, frozen=True):
     """The same training on other numbers of data-parallel or sharded ranks, with the same batch per rank.
 
     message      one sentence: the result, or why nothing can be computed; then `rows` is empty

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from advisor.model.source import Source
 
 
-@dataclass(frozen=True, slots=True)
-class RunLine:
+class RunLine(Struct, frozen=True):
     """A line of the user's that took a part of the run, in µs of the run.
 
     inner: the line of a called function that took most of that; guard: the `if` that runs it every N steps
@@ -25,8 +24,7 @@ class RunLine:
     outside: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RunPart:
+class RunPart(Struct, frozen=True):
     """A part of the timed run, µs of the run.
 
     share: of the time between start-up and the last step; None of what lies outside it. error_us: the standard error of
@@ -41,8 +39,7 @@ class RunPart:
     lines: tuple[RunLine, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RunAccount:
+class RunAccount(Struct, frozen=True):
     """Where the time of the run went, as far as it was timed, on one rank.
 
     us      duration of the run: from the start of the process to the last record, without `ours_us`; the sum of parts

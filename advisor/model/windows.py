@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """A difference between a later window and the first, µs and calls per step without the profiler.
 
     kind  part (of the step, by its breakdown id), line (of the user's), op (a kernel if there is a device)
@@ -20,8 +19,7 @@ class Moved:
     after_calls: float
 
 
-@dataclass(frozen=True, slots=True)
-class ProfiledWindow:
+class ProfiledWindow(Struct, frozen=True):
     """One of several windows of a run.
 
     at         training iterations before it

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import json
 import re
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.analyses.communication.collective_launches import Asked, dims_of, elements, inputs_of, scalar
 from advisor.analyses.communication.communication import element_bytes
@@ -42,8 +43,7 @@ def kind_of(name: str) -> str:
     return next((kind for kind, pattern in _KINDS if pattern.search(small)), "")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Talks:
+class Talks(Struct, frozen=True, eq=False):
     """One entry for each collective of a rank that counts to a step, by start (this rank's own clock).
 
     kind      all_reduce, all_gather, reduce_scatter, all_to_all, barrier, broadcast, send, recv …; empty where unknown

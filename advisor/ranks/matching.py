@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.ranks.rank_facts import RankFacts
 from advisor.trace.events import Ints
@@ -19,8 +19,7 @@ _FROM_ONE = ("broadcast",)
 _FEWEST = 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Meetings:
+class Meetings(Struct, frozen=True, eq=False):
     """Matched collectives of the same ranks; a row for each of them, a column for each rank.
 
     ranks    positions of the ranks in the job, in order

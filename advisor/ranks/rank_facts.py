@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
@@ -25,8 +24,7 @@ _TALKING = ("exposed_communication", "communication")
 _PRODUCTS = ("aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm", "aten::convolution_backward")
 
 
-@dataclass(frozen=True, slots=True)
-class LinePart:
+class LinePart(Struct, frozen=True):
     """Time of one line of the user's in one part of the breakdown, profiled µs per step."""
 
     source: Source
@@ -34,8 +32,7 @@ class LinePart:
     us: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RankFacts:
+class RankFacts(Struct, frozen=True, eq=False):
     """One rank, reduced: times are by its own clock, those per step are of its profiled steps.
 
     labels, starts_ns   names and starts of the steps

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -34,8 +33,7 @@ class Waiting(Struct, frozen=True, eq=False):
     uncertain_us: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ranks:
+class Ranks(Struct, frozen=True, eq=False):
     """The ranks of a job, at least two. Arrays have a row for each rank, in the order of `ranks`; times are profiled.
 
     ranks      numbers of the ranks;  facts: what is known about each

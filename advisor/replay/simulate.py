@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.arrays import Floats, Mask
 from advisor.replay.graph import Graph
@@ -18,8 +17,7 @@ _MOST_ROUNDS = 8
 _SETTLED = 1e-4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Weights:
+class Weights(Struct, frozen=True, eq=False):
     """The numbers of a graph that edits change. ns.
 
     work, gap    each work's duration and the pause before it when it was queued

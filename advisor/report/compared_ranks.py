@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.arrays import Floats
 from advisor.model import ComparedRank, ComparedRanks, RankGroup, RankLinks, SlowLinks

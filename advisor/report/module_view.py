@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.costs.module_calls import ModuleCalls

@@ -7,11 +7,11 @@ gives the same file. No NaN and no Infinity is ever written; what cannot be read
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.errors import InputError, UsageError
 from advisor.model import SCHEMA, VERSION, Finding, Metric, Outcome, Report, finding_order

@@ -40,8 +40,7 @@ class Thread(Struct, frozen=True):
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Collective:
+class Collective(Struct, frozen=True):
     """What a communication row says of itself; empty where the trace is silent."""
 
     name: str = ""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from advisor.trace.numbers import integer
 
@@ -29,8 +28,7 @@ class DeviceProperties(Struct, frozen=True):
     total_memory: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Meta:
+class Meta(Struct, frozen=True):
     """What the file says besides its events. Absent facts are None, never a guess.
 
     accelerators: what those accelerators are called whose rows are there, but cannot be told apart (MTIA, HPU …)

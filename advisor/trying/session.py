@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from advisor.gate import sequential
 from advisor.gate.files import GateError
@@ -192,7 +195,10 @@ class Session:
         first = len(course.found)
         said = f"faster in the first {first} pairs"
         if not self._fits(course, first + anew):
-            why, judged = f"{said}; no time to confirm it: raise --budget", replace(judged, verdict="not proven")
+            why, judged = (
+                f"{said}; no time to confirm it: raise --budget",
+                dataclasses.replace(judged, verdict="not proven"),
+            )
             return _told(course.trial, course.found, judged, self.band, why)
         if ended := self._measure(course, first + anew, f"{name}, pair {{}} of {first + anew}, to confirm it"):
             return ended

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from advisor.api import Metric, OpRow, Outcome, RankSummary, Report, Times, dataclass, significant
 

@@ -27,7 +27,8 @@ the loss after the change, not only the speed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from advisor.api import (
     ELEMENTWISE,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.api import (
     AUTOGRAD_NODE,
@@ -45,8 +46,7 @@ def whole(rows: Ints) -> tuple[Part, ...]:
     return ((rows, 1.0, 1.0),)
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Equivalent:
+class Equivalent(Struct, frozen=True, eq=False, kw_only=True):
     """What was found, and what comes instead.
 
     parts            the ops of the pattern and their nodes of the backward pass, and which share of their time goes
@@ -77,8 +77,7 @@ class Equivalent:
     at_most: Severity | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Worth:
+class Worth(Struct, frozen=True, eq=False):
     """What a cheaper equivalent is worth in this run.
 
     at         for the message: " at train.py:88"

@@ -20,11 +20,11 @@ Where the input of a position needs the output of the one before, and where the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     Drawing,

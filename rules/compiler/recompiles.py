@@ -21,7 +21,8 @@ The first steps of a training, and a new length that occurs once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from advisor.api import (
     Breakdown,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.api import (
     Breakdown,
@@ -36,8 +36,7 @@ _FELT = 0.01
 _BUCKET_BYTES = 25e6
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """Communication of data-parallel ranks: µs, calls and bytes per step; bytes None where not stated."""
 
     rows: Ints

@@ -21,10 +21,10 @@ rounding, because the sums are computed in another order.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     ALLREDUCE,

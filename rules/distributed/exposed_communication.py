@@ -56,7 +56,8 @@ first. Communication of sharded models that the next layer needs immediately, if
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from advisor.api import ALLREDUCE, GLOO, NCCL, Ev, Example, Exchanges, Finding, Lines, Price, RankRecord, draw
 

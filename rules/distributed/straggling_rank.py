@@ -22,11 +22,11 @@ the cores of a host that other processes use, too: equal work that takes one of 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.api import (
     BACKWARD,

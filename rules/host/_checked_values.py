@@ -11,10 +11,10 @@ Where each line is documented:
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 from msgspec import structs
+from msgspec.structs import replace
 
 from advisor.api import (
     D2H_PAGEABLE,

@@ -32,7 +32,8 @@ Work that the training needs at that point and that is already fast.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from advisor.api import (
     LOOP_ITERATIONS,

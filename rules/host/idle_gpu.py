@@ -28,9 +28,9 @@ launch and cannot be made faster.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     D2H_PAGEABLE,

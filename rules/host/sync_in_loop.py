@@ -35,7 +35,8 @@ measurement needs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from advisor.api import (
     D2H_PAGEABLE,

@@ -42,9 +42,9 @@ without a batching rule.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     BACKWARD,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.api import (
     Deprofiled,
@@ -45,8 +46,7 @@ _WORTH = 0.02
 _Place = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class CostlyLines:
+class CostlyLines(Struct, frozen=True):
     """Lines that each take a material part of the step inside its fetches.
 
     us: of each, at most, un-profiled µs; fetch_us: of all fetches of a step; below: of the functions that they call the

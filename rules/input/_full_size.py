@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.api import (
     NEXT,

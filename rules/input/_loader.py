@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.api import (
     Deprofiled,
@@ -31,8 +33,7 @@ from ._sample_ops import at_once_us
 from ._uneven_waits import UnevenWaits, uneven_waits
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Seen:
+class Seen(Struct, frozen=True, eq=False):
     """The wait for batches, the loader that the loop waits for, and what is known of both.
 
     wait_us   profiled µs per step that are left to explain;  share: of the step. Beside a device: while that is idle

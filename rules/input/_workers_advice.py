@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import Finding, Fix, Ints, Loader, Saving, Treatment, constant, duration, overlap_of_each
 

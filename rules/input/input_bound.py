@@ -40,7 +40,8 @@ epoch only.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from advisor.api import (
     BACKWARD,

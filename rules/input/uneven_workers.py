@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from advisor.api import (
     NEXT_WORKERS,

@@ -23,9 +23,9 @@ convolutions. On Radeon cards convolutions are far slower in NHWC (pytorch/pytor
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     FORWARD,

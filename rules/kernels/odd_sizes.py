@@ -22,10 +22,10 @@ multiplications. Where it runs op by op, `unfused-attention` says so, and this r
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     SYNC,

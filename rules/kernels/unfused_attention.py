@@ -29,9 +29,9 @@ Code that needs the attention weights themselves. Very short sequences, where th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     Ev,

@@ -22,8 +22,9 @@ A device that is full and fast: memory that is used is not wasted.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from advisor.api import Device, Example, Finding, Fix, Missing, PeakMemory, RankRecord, Trace, data_size, draw
 

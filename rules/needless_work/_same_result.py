@@ -7,9 +7,8 @@ repeated-backward nothing but the backward pass runs again, which is told by its
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.api import (
     AUTOGRAD_NODE,
@@ -53,8 +52,7 @@ _LONGEST_GAP_NS = 200_000
 _NAMED, _MOST_NAMED = 0.15, 3
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Reuse:
+class Reuse(Struct, frozen=True, eq=False):
     """What goes where a result that is there already is used: ops, what lies between them, their backward pass.
 
     rows      the ops, on the loop's thread;  casts: those of them that autocast made inside another op

@@ -24,10 +24,10 @@ that has no limit of its own: how seldom it may be taken there is to be tried, s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     BackwardPasses,

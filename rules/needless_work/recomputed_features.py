@@ -27,10 +27,10 @@ memory nor on a fast disk: the finding says how large they are.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     Example,

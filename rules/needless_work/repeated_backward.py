@@ -27,10 +27,10 @@ are summed in another order differ in their last digits.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     GEMM,

@@ -28,10 +28,10 @@ of after it, so their last digits differ.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     FORWARD,

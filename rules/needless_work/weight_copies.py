@@ -28,10 +28,10 @@ Algorithms that need the weights of every step, such as those that average or co
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     GRADIENT_STORE,

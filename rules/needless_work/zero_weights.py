@@ -27,11 +27,11 @@ it satisfied where the skipped network does not.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import Drawing, Example, Finding, Fix, Ints, Lines, ObservedOps, Price, Source, ZeroTerms, nodes_of
 

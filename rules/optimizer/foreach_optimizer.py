@@ -19,10 +19,10 @@ offloading library may provide its own optimizer.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.api import (
     GEMM,

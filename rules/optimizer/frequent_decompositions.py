@@ -21,9 +21,9 @@ such as Muon with an SVD: there a few Newton-Schulz products replace it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import Category, Ev, Example, Finding, Fix, Lines, OptimizerFacts, Price
 

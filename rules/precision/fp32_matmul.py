@@ -36,10 +36,10 @@ script that calls `torch.set_float32_matmul_precision("highest")` is not reporte
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.api import (
     GEMM,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.api import Fix, RankRecord, RunPart, Source, WatchedRun
 

@@ -22,8 +22,9 @@ Evaluations that need gradients with respect to the inputs, such as adversarial 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from advisor.api import NO_GRAD_SAVES, EvaluationCalls, Example, Finding, Fix, RankRecord, Source, WatchedRun
 

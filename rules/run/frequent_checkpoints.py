@@ -22,10 +22,10 @@ Machines that may be preempted at any moment, where little work may be lost.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     GRADIENT_STORE,

@@ -22,7 +22,8 @@ makes all lines slower alike, and no line is named.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from advisor.api import Example, Finding, Fix, GrowingOps, RankRecord, Saving, Scale, StepDrift, duration
 

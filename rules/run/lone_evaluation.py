@@ -22,8 +22,9 @@ limits the run.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from advisor.api import Example, Finding, Fix, Missing, RankRecord, Ranks, WatchedRun, draw
 

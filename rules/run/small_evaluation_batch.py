@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from statistics import fmean
+
+from msgspec.structs import replace
 
 from advisor.api import EvaluationCalls, Example, Finding, Fix, RankRecord, RunPart, Saving, WatchedRun
 

@@ -21,8 +21,9 @@ If this work is the purpose of the run: data that is generated between steps, a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from advisor.api import Example, Finding, Fix, RankRecord, RunLine, RunPart, WatchedRun, duration
 

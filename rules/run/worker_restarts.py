@@ -23,8 +23,9 @@ workers that grows with each epoch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from advisor.api import Example, Finding, Fix, RankRecord, RunPart, Source, WatchedRun, duration
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from advisor.api import Finding, Fix, RunPart, Saving, Severity, Source, WatchedRun, duration
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.api import Constant, Container, Finding, Fix, LineCost, Price, RankRecord, Saving, Source, constant
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import H2D_PAGEABLE, Category, Ev, Example, Finding, Price, data_size, dims_of, draw, dtypes_of, sizes
 

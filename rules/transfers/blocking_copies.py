@@ -27,9 +27,9 @@ must wait for an event before it reads the result.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     H2D_PINNED,

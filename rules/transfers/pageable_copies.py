@@ -24,9 +24,9 @@ pinning copies on the loop's own thread, and `x.pin_memory().to(device, non_bloc
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     H2D_PAGEABLE,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import random
 import zlib
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from msgspec import Struct
 
 from advisor.api import GLOO, NEXT, draw
 from advisor.capture.record import Loader, RankRecord, RunRecord, StepTimes
@@ -58,8 +58,8 @@ def _equal(one: Any, other: Any) -> bool:
     """Whether two values are the same, columns and what holds them included."""
     if isinstance(one, np.ndarray):
         return one.dtype == other.dtype and one.shape == other.shape and bool((one == other).all())
-    if hasattr(one, "__dataclass_fields__"):
-        return all(_equal(getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
+    if isinstance(one, Struct):
+        return all(_equal(getattr(one, name), getattr(other, name)) for name in one.__struct_fields__)
     if isinstance(one, dict):
         return list(one) == list(other) and all(_equal(one[key], other[key]) for key in one)
     return bool(one == other)

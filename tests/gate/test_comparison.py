@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import chromium
 import msgspec
 import pytest
+from msgspec.structs import replace
 from reports_fixtures import canonical, empty, hostile
 
 from advisor import cli
@@ -52,7 +53,7 @@ def test_two_runs_of_one_script_are_within_the_noise_and_a_real_change_is_not() 
 
 def test_without_comparable_steps_nothing_is_called_sure() -> None:
     steady = side([100.0] * 30)
-    assert change_of(steady, replace(steady, step_us=None)).why == "the step time of B was not recorded"
+    assert change_of(steady, dataclasses.replace(steady, step_us=None)).why == "the step time of B was not recorded"
     assert change_of(steady, side([50.0, 50.0])).certainty == "not known"
     assert "profiler adds time" in change_of(steady, side([100.0] * 30, profiled=True)).why
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from advisor.api import GLOO, NEXT, Ranks, draw
 from advisor.computed import Computed, Missing

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmark_modules import benchmark
+from msgspec.structs import replace
 
 from advisor.commands import _ranks
 from advisor.commands.analyze import report_of

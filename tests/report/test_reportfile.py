@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import reports_fixtures as fixtures
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from advisor.errors import AdvisorError, InputError, UsageError
 from advisor.model import BreakdownItem, Finding, Metric, Outcome, Report, Saving, StepsSummary, Times, finding_order

@@ -3,10 +3,10 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.work.kernel_work import KernelWork

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import reports_fixtures as fixtures
+from msgspec.structs import replace
 
 from advisor.engine import registry
 from advisor.model import Finding, Fix, Metric, Outcome, Report, Saving, Source, Treatment

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 import reports_fixtures as fixtures
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from reports_fixtures import module
 
 from advisor.model import (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 import reports_fixtures as fixtures
+from msgspec.structs import replace
 
 from advisor.engine import registry
 from advisor.model import ComparedRanks, Report

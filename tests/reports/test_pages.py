@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import reports_fixtures as fixtures
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from report_parts import PAGE
 from reports_fixtures import module
 

@@ -6,7 +6,6 @@ import ast
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,6 +14,7 @@ import report_parts
 import reports_fixtures as fixtures
 from hostile_text import HOSTILE
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 
 from advisor.engine import registry
 from advisor.model import Finding, Health, Outcome, Report, Saving, Source

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 import pytest
 import report_parts
 import reports_fixtures as fixtures
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from reports_fixtures import made, module
 
 from advisor.model import (
@@ -55,7 +56,7 @@ def test_a_run_that_does_not_go_to_steps_is_said_first() -> None:
 
 def test_a_saving_between_steps_is_of_the_run() -> None:
     finding = Finding("Evaluation takes long.", Saving(30_000, 40_000, "measured", "by the clock"), run_us=200_000)
-    headline = replace(verdict.headline(fixtures.canonical()), step_us=98_400)
+    headline = dataclasses.replace(verdict.headline(fixtures.canonical()), step_us=98_400)
     assert ranking.saving(finding, headline) == "9 to 12 min per hour"
     assert ranking.saving_share(finding, headline) == "15 to 20 % of the run"
     assert "compare where the two runs went" in ranking.check_again(finding, 98_400)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from advisor.analyses.costs.line_costs import LineCost, LineCosts
 from advisor.analyses.lines.call_sites import CallSites

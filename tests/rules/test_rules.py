@@ -1,11 +1,11 @@
 """Every rule: its examples, its page, its thresholds, and the words it uses."""
 
-import dataclasses
 import inspect
 import re
 from functools import cache
 
 import pytest
+from msgspec.structs import replace
 
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.step.breakdown import Breakdown
@@ -185,12 +185,12 @@ def test_a_check_reads_as_a_list_of_what_it_needs(rule):
 
 def test_check_example_tells_a_wrong_claim():
     rule, example = FOUND[0]
-    wrong = dataclasses.replace(example, saves_us=None, says=())
+    wrong = replace(example, saves_us=None, says=())
     with pytest.raises(ExampleError, match="should find nothing"):
         check_example(rule, wrong)
     silent, quiet = next((rule, example) for rule, example in CASES if example.saves_us is None)
     with pytest.raises(ExampleError, match="should find something"):
-        check_example(silent, dataclasses.replace(quiet, saves_us=(0, 1)))
+        check_example(silent, replace(quiet, saves_us=(0, 1)))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_both_ends_of_a_saving_lie_in_the_claimed_range(saving, claim, fits):
     def check():
         yield Finding("1 thing.", saving=made)
 
-    rule = dataclasses.replace(BUILTIN[0], check=check)
+    rule = replace(BUILTIN[0], check=check)
     example = Example("drawn", BUILTIN[0].examples[0].trace, saves_us=claim)
     if fits:
         check_example(rule, example)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 HOSTILE = (
     "</script></style></title></textarea></svg>--><script>alert(1)</script>"
@@ -23,6 +25,6 @@ def poison(value: Any, name: str = "") -> Any:
         return tuple(poison(item) for item in value)
     if isinstance(value, dict):
         return {poison(key): poison(item) for key, item in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: poison(getattr(value, f.name), f.name) for f in fields(value)})
+    if isinstance(value, Struct):
+        return replace(value, **{name: poison(getattr(value, name), name) for name in value.__struct_fields__})
     return value

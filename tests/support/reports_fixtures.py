@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 from hostile_text import poison
+from msgspec.structs import replace
 from report_parts import KERNEL, PAGE, account, breakdown, findings, metrics, modules, other_ranks, timeline, windows
 
 from advisor.engine import registry

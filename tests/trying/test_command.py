@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import json
 import os
@@ -13,11 +14,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from advisor import cli
 from advisor.engine import registry
@@ -322,7 +323,9 @@ def test_a_batch_that_does_not_fit_is_out_of_memory_and_the_session_goes_on(tmp_
     (tmp_path / "train.py").write_text(LIMITED)
     base = Side("base", (sys.executable, "train.py"), tmp_path, environment())
     layout, _, _ = layout_of(base)
-    session = Session(base, measurer(replace(layout, turns=20), random.Random(0)), 3600.0, lambda _text: None)
+    session = Session(
+        base, measurer(dataclasses.replace(layout, turns=20), random.Random(0)), 3600.0, lambda _text: None
+    )
     session.began = time.monotonic()
     session.noise = 0.0  # of a self-test, which is left out here
     for scale in (2000, 2):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from advisor.gate.pairs import Pair, Side, SideFailedError, Spread
 from advisor.gate.turns import EndedError
@@ -163,7 +164,7 @@ class Given(Machine):
         self.saves = {"loader": self.given.pop(0)}
         found = super().measure(base, head)
         ratio = math.log1p(-self.saves["loader"])
-        return replace(found, pair=replace(found.pair, ratio=ratio))
+        return dataclasses.replace(found, pair=dataclasses.replace(found.pair, ratio=ratio))
 
 
 FIRST = (0.05, 0.09, 0.05, 0.09)  # a gain of 7 %, of which the interval leaves less than half
@@ -265,7 +266,7 @@ def test_pairs_that_take_longer_than_those_of_the_self_test_keep_the_budget() ->
             more_s = 40.0 * ("loader" in names(head))
             self.clock += more_s
             found = super().measure(base, head)
-            return replace(found, seconds=found.seconds + more_s)
+            return dataclasses.replace(found, seconds=found.seconds + more_s)
 
     machine = Slower({"loader": 0.03}, noise=0.02)
     first = SELF_TEST * SECONDS_A_PAIR + Design(1).looks[0] * 50.0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from advisor.model import Report, RunInfo, StepsSummary, Treatment, Trial, Tried
 from advisor.trying import history

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.launched import Launched
 from advisor.trace.events import Floats, Ints, Mask, Trace
@@ -18,8 +17,7 @@ NOTABLE = 0.05
 _WHOLE_STEPS = 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cadence:
+class Cadence(Struct, frozen=True, eq=False):
     """The work on the device that consecutive steps launched, wherever it ran.
 
     ends_ns     end of the last work that each step launched, never before that of an earlier step

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.classify import launch_calls, rows_named
 from advisor.analyses.base.first_calls import first_calls
@@ -50,8 +50,7 @@ FIRST_LAUNCHES, AUTOTUNING, COMPILATION = "first launches of kernels", "autotuni
 FIRST_CALLS = "first calls of ops"
 
 
-@dataclass(frozen=True, slots=True)
-class Startup:
+class Startup(Struct, frozen=True):
     """The part of a trace that is start-up, by what kind of call it is and whether later steps repeat it.
 
     Contexts, libraries and modules that are loaded; the first launch of a kernel, and the first call of an op before

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.optimizer_closures import closure_spans
 from advisor.model import StepSource
@@ -22,8 +22,7 @@ _FEWEST_ITERATIONS = 3
 _ROUNDING_NS = 1_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StepRows:
+class StepRows(Struct, frozen=True, eq=False):
     """Whole steps in order, without overlap.
 
     labels   a name for each

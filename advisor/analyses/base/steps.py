@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.analyses.base.cadence import Cadence, cadence
 from advisor.analyses.base.launched import Launched
@@ -232,7 +234,9 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
     )
     if pace is None or device_us is None or not pace.is_behind(recorded, host_us * 1e3):
         return steps
-    return replace(steps, is_ahead=True, step_us=device_us, profiled_us=tuple((pace.lengths_ns / 1e3).tolist()))
+    return dataclasses.replace(
+        steps, is_ahead=True, step_us=device_us, profiled_us=tuple((pace.lengths_ns / 1e3).tolist())
+    )
 
 
 def _undisturbed(spans: Intervals, record: RankRecord) -> Mask:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.costs.batch_work import Host, batch_of_shapes, once_per_sample, sample_bytes, work_us
@@ -23,8 +22,7 @@ _KNOWN = 0.3
 _WORKER_ALONE = constant("loader.worker_alone_share").value
 
 
-@dataclass(frozen=True, slots=True)
-class BatchSplit:
+class BatchSplit(Struct, frozen=True):
     """Step time at batch size B as fixed + B × per_sample, as a range, on the scale of `Scale.step_us`.
 
     batch_size      samples per step

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
@@ -31,8 +31,7 @@ _INNER = ("<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>", "<lambda>")
 _PARTS = ("SelectBackward", "SliceBackward", "IndexBackward", "CopySlices", "UnbindBackward", "SplitBackward")
 
 
-@dataclass(frozen=True, slots=True)
-class LineCost:
+class LineCost(Struct, frozen=True):
     """One line (file and number; a comprehension and its function are the same line), per step.
 
     us           all of its time on the loop's thread, without other lines of the user's that it calls

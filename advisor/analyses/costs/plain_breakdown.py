@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.analyses.costs.price import Price
 from advisor.analyses.step.breakdown import Breakdown

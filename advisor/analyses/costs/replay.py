@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.links import Links
@@ -34,8 +34,7 @@ _TRUSTED_ERROR = 0.05
 _LINKED = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class EditedSaving(Saving):
+class EditedSaving(Saving, frozen=True):
     """A saving with the edits behind its high end: what others save beside it can be replayed."""
 
     edits: tuple[Edit, ...] = ()
@@ -45,8 +44,7 @@ class EditedSaving(Saving):
         return Saving(self.low_us, self.high_us, self.basis, self.how, self.width_us)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayedSaving(EditedSaving):
+class ReplayedSaving(EditedSaving, frozen=True):
     """One that a replay computed: several can be replayed together."""
 
 

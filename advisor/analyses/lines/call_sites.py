@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.lines.lines import Lines
 from advisor.model import Source
@@ -20,8 +20,7 @@ Stack = tuple[Place, ...]  # the innermost first
 RUNS_TRAINING = 0.9
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CallSites:
+class CallSites(Struct, frozen=True, eq=False):
     """Lines of the loop's thread that call each other, with their time in the profiled steps.
 
     sources   a source of each line

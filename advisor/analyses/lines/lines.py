@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from advisor.analyses.base.nesting import nearest, parents
 from advisor.analyses.base.steps import Steps

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from advisor.analyses.costs.line_costs import LineCost
 from advisor.analyses.step.deprofiled import Deprofiled, Stretch, together
@@ -27,8 +28,7 @@ _PYTHON = 0.4
 _MOST_TURNS = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """Lines of one file, most expensive first; times in profiled µs per step, without waits for a loader.
 
     work         their time and ops by part of the step, without waits for a loader

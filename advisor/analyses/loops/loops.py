@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.line_costs import LineCost, LineCosts
@@ -28,8 +28,7 @@ _READ = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero")
 _MOST_GAPS = 90
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(Struct, frozen=True):
     """A line in a loop: iterations per step, the op that it calls most often, calls of ops with weights per step."""
 
     turns: float

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from msgspec import Struct
@@ -41,8 +40,7 @@ class Stretch(Struct, frozen=True):
         return self.us, self.rows, self.python_us
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Deprofiled:
+class Deprofiled(Struct, frozen=True, eq=False):
     """How recorded time maps to un-profiled time, if the profiler slows some work more than other work.
 
     Capture timed the parts of the step with and without the profiler, so its overhead in each is known. Within a part,

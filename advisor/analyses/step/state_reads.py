@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
@@ -40,8 +40,7 @@ _HANDLING = (
 _OF_OTHERS = ("Optimizer.step#", "Optimizer.zero_grad#", "enumerate(DataLoader)#")
 
 
-@dataclass(frozen=True, slots=True)
-class StateRead:
+class StateRead(Struct, frozen=True):
     """One sequence of ops on the loop's thread that read tensors of the sizes of all of the model's weights.
 
     start_ns, end_ns   its ops, and the Python between them

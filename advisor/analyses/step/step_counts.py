@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from advisor.analyses.base.classify import communication_rows, device_allocations, launch_calls
 from advisor.analyses.base.links import Links

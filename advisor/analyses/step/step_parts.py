@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.scale import Scale, before_the_window, long_every
@@ -26,8 +26,7 @@ FETCH, BACKWARD, OPTIMIZER, REST = NAMES = ("fetch", "backward", "optimizer", "r
 _BLOCK, _LEAST_BLOCKS = 10, 6
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class Part(Struct, frozen=True, eq=False):
     """One part of the loop's thread in W, per step.
 
     spans        where it lies in the trace
@@ -49,8 +48,7 @@ class Part:
         return added / self.rows if added > 0 and self.rows else 0.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StepParts:
+class StepParts(Struct, frozen=True, eq=False):
     """The parts of a step; disjoint. One part, W, where capture did not time them; else their union is W within steps.
 
     Between the `ProfilerStep#N` rows of two steps runs `torch.profiler.profile.step()`, which ends one row and begins

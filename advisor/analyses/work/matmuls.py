@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.analyses.base.classify import rows_named
 from advisor.analyses.base.device import Device
@@ -120,8 +120,7 @@ class Matmuls(Struct, frozen=True, eq=False):
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Work:
+class _Work(Struct, frozen=True, eq=False):
     """Rows of matrix work, and for each the op whose input types count (-1: none around it)."""
 
     rows: Ints

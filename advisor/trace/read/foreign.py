@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from advisor.trace.events import Trace
 from advisor.trace.read.extract import extract
@@ -22,6 +24,6 @@ def read_converted(converted: Converted, path: str) -> Trace:
             rows.keep(extract(some, rows.tables))
     facts = {**converted.facts, "baseTimeNanoseconds": converted.base_ns}
     trace = trace_of(rows, facts, path, "list", converted.cut_short)
-    return replace(
+    return dataclasses.replace(
         trace, meta=replace(trace.meta, format=converted.format), health=(*converted.health(), *trace.health)
     )

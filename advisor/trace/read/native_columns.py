@@ -6,10 +6,10 @@ Other slices are refused and read by `advisor.trace.schema`, as all are where th
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from advisor.arrays import Ints, Mask
 from advisor.trace.read import _scan
@@ -33,8 +33,7 @@ _PLACE = ("cat", "pid", "tid")
 LATER = ("strides", "values")
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """What the extension found in `text`: events (field, row), memory (field, instant), labels (start and size).
 
     All three lie in `room`.

@@ -27,8 +27,9 @@ rows that do not occur. `DistributedDataParallel` reduces sparse gradients with 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from advisor.api import Drawing, Example, Finding, Fix, Lines, OptimizerFacts, Price, Settings, constant
 

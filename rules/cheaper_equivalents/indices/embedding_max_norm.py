@@ -20,10 +20,10 @@ that changes rows without a gradient (momentum, weight decay).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import BACKWARD, Example, Finding, Fix, Lines, Price, Settings, dims_of, sizes
 

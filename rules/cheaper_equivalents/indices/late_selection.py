@@ -24,10 +24,10 @@ cosine limits the gradient near ±1, which the other elements then no longer see
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import Drawing, Example, Finding, Fix, Ints, Lines, ObservedOps, Price, dims_of, nodes_of, sizes
 

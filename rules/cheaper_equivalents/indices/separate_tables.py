@@ -21,10 +21,10 @@ fit into a cache. Tables of different widths.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import GEMM, GRADIENT_STORE, Drawing, Ev, Example, Finding, Fix, Ints, Lines, Price, constant
 

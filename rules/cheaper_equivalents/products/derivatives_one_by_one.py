@@ -28,10 +28,10 @@ batched form, and where a row decides whether the next one is needed. Results di
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     BackwardPasses,

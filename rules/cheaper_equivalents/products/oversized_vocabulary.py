@@ -22,10 +22,10 @@ sorted by class, whose batches hold only a few of them: shuffle them instead.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     Drawing,

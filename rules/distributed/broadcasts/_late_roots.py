@@ -13,9 +13,9 @@ Where each line is documented:
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import Callers, Finding, Fix, Lines, Price, Source, data_size, duration, edits
 

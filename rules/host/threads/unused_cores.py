@@ -20,9 +20,9 @@ must be bitwise reproducible everywhere: sums depend on the number of threads.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     Calibration,

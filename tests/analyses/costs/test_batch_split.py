@@ -1,9 +1,9 @@
 """The split of a step into fixed and per-sample time, against work counted by hand."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.costs.batch_split import BatchSplit

@@ -1,9 +1,8 @@
 """Which call the lines of a finding are within, on stacks of lines written down by hand."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from advisor.analyses.lines.call_sites import CallSites
 from advisor.analyses.lines.lines import Lines

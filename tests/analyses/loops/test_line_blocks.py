@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from advisor.analyses.costs.line_costs import LineCost
 from advisor.analyses.loops.line_blocks import block, loops_around

@@ -29,10 +29,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from made_traces import HEAD, OPS, Clock, kernel_name, rows_of_op, us
+from msgspec.structs import replace
 from reading import SAMPLE_SECONDS, _descendants, _pss, _started, measured
 
 LATE_MS, SLOW_MS, LINK_MS, BETWEEN_MS, SENDS_MS = 40, 20, 10, 1, 2

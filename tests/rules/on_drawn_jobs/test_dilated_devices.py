@@ -6,10 +6,9 @@ nobody recorded. Each step is drawn twice: as it is, and with the host's part st
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from advisor.analyses.base.gpu_busy import GpuBusy
 from advisor.analyses.base.scale import Scale

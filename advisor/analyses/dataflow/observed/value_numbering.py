@@ -12,8 +12,10 @@ import json
 import math
 import re
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from advisor.analyses.dataflow.observed.aligned import places
 
@@ -71,8 +73,7 @@ class Ref(NamedTuple):
         return form[0], self.sizes, json.loads(form[2])
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
+class Op(Struct, frozen=True):
     """An op that no other op is around.
 
     place: "loop", or "backward", "fetch", "optimizer", "closure" (the loss that an optimizer asks for), "elsewhere".
@@ -97,8 +98,7 @@ class Op:
         return [ref for argument in self.inputs for ref in argument]
 
 
-@dataclass(slots=True)
-class Values:
+class Values(Struct):
     """What is known of every storage: the number of its value, and whether only what never changes went into it.
 
     alike: numbers of the script are taken to be the same wherever they stand in the same op.
@@ -146,8 +146,7 @@ class Values:
         return None, False
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """One op of the loop's thread in one step. value: what it made, None where that is like nothing else.
 
     casts: the values of what autocast converted for it; closure: an optimizer asked for it, for the n-th time in its
@@ -204,8 +203,7 @@ def _asked(ops: Sequence[Op]) -> list[int]:
     return found
 
 
-@dataclass(slots=True)
-class Made:
+class Made(Struct):
     """Which ops made what a storage holds, and which of them have had their results written over since.
 
     A result that is written over is no longer there for another use; the place of an op: its step, and which op of it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TypeVar
@@ -44,8 +43,7 @@ class Pass(Struct, frozen=True):
     end_ns: int
 
 
-@dataclass(frozen=True, eq=False)
-class BackwardPasses:
+class BackwardPasses(Struct, frozen=True, eq=False, dict=True):
     """The backward passes of the window, in order: `all`, and for a long window `some`, those of twenty steps."""
 
     trace: Trace

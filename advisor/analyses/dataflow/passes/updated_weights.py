@@ -7,7 +7,8 @@ in truth reads the same inputs with the weights of before the update and of afte
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from advisor.analyses.dataflow.observed import value_numbering
 from advisor.analyses.dataflow.observed.value_numbering import Op, written

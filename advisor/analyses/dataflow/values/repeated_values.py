@@ -6,8 +6,10 @@ Pure, like `value_numbering`.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.analyses.dataflow.observed.aligned import places
 from advisor.analyses.dataflow.observed.value_numbering import Seen
@@ -15,8 +17,7 @@ from advisor.analyses.dataflow.observed.value_numbering import Seen
 _Place = TypeVar("_Place", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What the last of several steps had before. ops: names in order.
 
     again     (op, the earlier one that made its value); a negative one is of the step before, counted from its end
