@@ -151,14 +151,13 @@ def _with(outcome: Outcome, at: int, told: Mapping[_Place, Finding | str]) -> Ou
 class _Division(Struct):
     """Time divided among findings in their order.
 
-    parts_us: the parts of the step;  known_us: what edits save together, where replayed
+    parts_us: the parts of the step
     """
 
     replay: Replay | None
     step_us: float
     parts_us: Mapping[str, float]
     least: Mapping[str, float]
-    known_us: dict[tuple[int, ...], float] = {}
 
     def of(self, found: Sequence[_Counted]) -> dict[_Place, Finding | str]:
         """What is told in place of the findings that others leave less to: another one, or the reason why none."""
@@ -208,12 +207,12 @@ class _Division(Struct):
             return one.saving.high_us
         if self.replay is None or not one.edits:
             return min(one.saving.high_us, self._room_us(one, rivals))
-        edits = [edit for other in rivals for edit in other.edits]
+        most_us, edits = self.replay.most_us, [edit for other in rivals for edit in other.edits]
         # Findings are limited to what they claim, so that a replay may give more than was told of the others.
-        others_us = min(self._most_us(edits), sum(other.saving.high_us for other in rivals))
+        others_us = min(most_us(edits), sum(other.saving.high_us for other in rivals))
         # What a saving has beyond its edits (caches, the profiler) is its own.
-        beyond_us = max(one.saving.high_us - self._most_us(one.edits), 0.0)
-        return min(one.saving.high_us, max(self._most_us([*edits, *one.edits]) - others_us, 0.0) + beyond_us)
+        beyond_us = max(one.saving.high_us - most_us(one.edits), 0.0)
+        return min(one.saving.high_us, max(most_us([*edits, *one.edits]) - others_us, 0.0) + beyond_us)
 
     def _room_us(self, one: _Counted, rivals: Sequence[_Counted]) -> float:
         """What these others leave of the parts that a finding claims: each takes first what it names first."""
@@ -227,14 +226,6 @@ class _Division(Struct):
                 if part_us > 0:
                     left_us[part], takes_us = left_us[part] - part_us, takes_us - part_us
         return sum(left_us.get(part, 0.0) for part in one.finding.claims)
-
-    def _most_us(self, edits: Sequence[Edit]) -> float:
-        """What these edits save together at most; each set is replayed once."""
-        assert self.replay is not None
-        key = tuple(map(id, edits))
-        if key not in self.known_us:
-            self.known_us[key] = self.replay.most_us(edits)
-        return self.known_us[key]
 
 
 def _less(one: _Counted, left_us: float, rival: str) -> _Counted:

@@ -6,6 +6,8 @@ where fewer than five kernels found an empty stream. Those few µs are what `abo
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from replay_drawings import about, drawn, host, work
 
@@ -16,6 +18,7 @@ from advisor.api import (
     ITEM,
     Ev,
 )
+from advisor.replay import simulate
 from advisor.replay.edits import fuse, remove, scale, substitute, unsync
 
 HOST_BOUND = """
@@ -113,3 +116,23 @@ def test_one_step_is_replayed_in_a_circle_with_low_confidence() -> None:
     assert replay.low_confidence
     assert replay.check.low_confidence
     assert replay.step_after_us(unsync(host(trace, "aten::item"))) == about(800)
+
+
+def test_edits_that_several_ask_about_are_played_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A rule prices them, and what others leave to them, and what all fixes save together, is asked of the same ones.
+    trace, replay = drawn(HOST_BOUND, F=FORWARD, K=GEMM)
+    faster, without = scale(host(trace, "aten::linear"), 0.1), remove(work(trace))
+    played: list[float] = []
+
+    def step_ns(*given: Any) -> float:
+        played.append(simulate.step_ns(*given))
+        return played[-1]
+
+    monkeypatch.setattr("advisor.analyses.costs.replay.step_ns", step_ns)
+    saved = replay.saving(faster, how="")
+    once = len(played)
+    assert replay.saving(faster, how="").high_us == saved.high_us == replay.most_us([faster])
+    assert replay.step_after_us(faster) == about(600)
+    assert len(played) == once == len(replay.hypotheses)
+    assert replay.saving(faster, without, how="").high_us > saved.high_us
+    assert len(played) == 2 * once

@@ -123,6 +123,7 @@ class Replay(Struct, frozen=True, eq=False):
     hypotheses: tuple[Weights, ...]
     before_ns: tuple[float, ...]
     part: Part
+    _known: dict[tuple[Edit, ...], tuple[tuple[float, ...], float]] = {}  # what was played before, by its edits
 
     @property
     def trusted(self) -> bool:
@@ -176,15 +177,22 @@ class Replay(Struct, frozen=True, eq=False):
 
     def most_us(self, edits: Sequence[Edit]) -> float:
         """The most that these edits save together, if what they move elsewhere is done in time there."""
-        after = self.editor.apply(self.hypotheses, edits)
-        pairs = zip(self.before_ns, (step_ns(self.plan, weights) for weights in after.weights), strict=True)
+        pairs = zip(self.before_ns, self._played(edits)[0], strict=True)
         share = max((1 - then / before for before, then in pairs if before > 0), default=0.0) * self.part.rarer(edits)
         return min(max(share, 0.0) * (1 + min(self.error_share, 1.0)), 1.0) * self.scale.step_us
 
     def _after_ns(self, edits: Sequence[Edit]) -> list[float]:
         """The step with the edits under each hypothesis about the profiler's own cost."""
-        after = self.editor.apply(self.hypotheses, edits)
-        return [max(step_ns(self.plan, weights), after.floor_ns) for weights in after.weights]
+        times_ns, floor_ns = self._played(edits)
+        return [max(time_ns, floor_ns) for time_ns in times_ns]
+
+    def _played(self, edits: Sequence[Edit]) -> tuple[tuple[float, ...], float]:
+        """The same without what is moved aside, and the least that this takes; the same edits are played once."""
+        key = tuple(edits)
+        if key not in self._known:
+            after = self.editor.apply(self.hypotheses, edits)
+            self._known[key] = tuple(step_ns(self.plan, weights) for weights in after.weights), after.floor_ns
+        return self._known[key]
 
     @classmethod
     def compute(
