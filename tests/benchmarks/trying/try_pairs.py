@@ -24,9 +24,11 @@ import random
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import to_builtins
 
 from advisor.errors import FAILED
 from advisor.gate import undo
@@ -135,7 +137,7 @@ def session(case: Case, rng: random.Random, budget_s: float) -> tuple[dict[str, 
     measure = measurer(layout, rng)
     with scratch() as folder:
         one = Session(base, measure, budget_s, tell, side_of=Mirrors(Path(folder)).side, began=time.monotonic())
-        return asdict(one.run(case.candidates)), measure, base
+        return to_builtins(one.run(case.candidates)), measure, base
 
 
 def labels(case: Case) -> dict[str, Any]:
