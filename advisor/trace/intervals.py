@@ -10,6 +10,7 @@ from advisor.arrays import Ints, Mask
 Intervals = Ints
 
 EMPTY: Intervals = np.empty((0, 2), np.int64)
+_BEFORE_ALL = -(1 << 62)
 
 
 def union(start: npt.ArrayLike, end: npt.ArrayLike) -> Intervals:
@@ -107,7 +108,20 @@ def _covered(points: Ints, b: Intervals) -> Ints:
     """Length of `b` that lies before each point."""
     if not len(b):
         return np.zeros(len(points), np.int64)
-    before = np.concatenate(([0], np.cumsum(b[:, 1] - b[:, 0])))
-    index = np.searchsorted(b[:, 0], points, side="right")
-    inside = np.where(index > 0, np.minimum(points, b[np.maximum(index - 1, 0), 1]) - b[np.maximum(index - 1, 0), 0], 0)
-    return np.where(index > 0, before[np.maximum(index - 1, 0)] + inside, 0)
+    # Up to a point: what lies before the last interval that begins there, and that one up to the point or its end. In
+    # front of the first stands one that ends before every point.
+    end = np.concatenate(([_BEFORE_ALL], b[:, 1]))
+    before = np.concatenate(([-_BEFORE_ALL], np.cumsum(b[:, 1] - b[:, 0]) - b[:, 1]))
+    index = _begun(points, b)
+    covered = np.minimum(points, end.take(index))
+    covered += before.take(index)
+    return covered
+
+
+def _begun(points: Ints, b: Intervals) -> Ints:
+    """How many of the intervals begin at each point or before it."""
+    if len(points) > len(b) and (points[1:] >= points[:-1]).all():
+        # Of points in order of time those that an interval begins before are all from one on.
+        edges = np.searchsorted(points, b[:, 0], side="left")
+        return np.repeat(np.arange(len(b) + 1), np.diff(edges, prepend=0, append=len(points)))
+    return np.searchsorted(b[:, 0], points, side="right")

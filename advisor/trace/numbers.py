@@ -157,6 +157,13 @@ def numbered(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np
     return (np.flatnonzero(seen) + least).astype(values.dtype), (np.cumsum(seen) - 1).take(offset)
 
 
+def first_places(index: npt.NDArray[np.intp], count: int) -> npt.NDArray[np.intp]:
+    """Where each of the numbers 0 to `count` - 1, all of which are there, first stands in `index`."""
+    first = np.empty(count, np.intp)
+    first[index[::-1]] = np.arange(len(index) - 1, -1, -1)  # of several the last that is written stays
+    return first
+
+
 def in_order(times: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Times in order. Those of rows are nearly so: merging runs takes a tenth of the time of numpy's usual way."""
     return np.sort(times, kind="stable")

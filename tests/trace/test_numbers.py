@@ -5,7 +5,7 @@ import pytest
 
 from advisor.analyses.work.op_costs import alike
 from advisor.trace.intervals import starts_in, union
-from advisor.trace.numbers import distinct_pairs, numbered, order_by, small
+from advisor.trace.numbers import distinct_pairs, first_places, numbered, order_by, small
 
 RANGES = [(-1, 3), (0, 1 << 16), (-5, (1 << 16) - 5), (0, 1 << 17), (-(1 << 40), 1 << 40)]
 
@@ -24,6 +24,13 @@ def test_numbered_is_what_unique_says(kind, low_high):
         assert index.tolist() == inverse.tolist()
         narrow = small(values)
         assert np.argsort(narrow, kind="stable").tolist() == np.argsort(values, kind="stable").tolist()
+
+
+def test_first_places_are_those_of_unique():
+    rng = np.random.default_rng(6)
+    for count in (0, 1, 400):
+        _, first, index = np.unique(rng.integers(0, 20, count), return_index=True, return_inverse=True)
+        assert first_places(index, len(first)).tolist() == first.tolist()
 
 
 def test_order_by_is_lexsort():

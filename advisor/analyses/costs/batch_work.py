@@ -21,7 +21,7 @@ from advisor.calibration.calibration import Calibration
 from advisor.computed import Missing
 from advisor.constants import constant
 from advisor.trace.events import Category, Floats, Ints, Mask, Trace
-from advisor.trace.numbers import distinct_pairs, numbered
+from advisor.trace.numbers import distinct, distinct_pairs, numbered
 
 # What a matrix product or convolution may take besides its work: dispatch, packing, waking threads.
 _OP_US = constant("calls.product_us").value
@@ -294,6 +294,6 @@ def _sequences(trace: Trace, ops: Mask, rows: int) -> int:
 def sample_bytes(host: Host, batch: int) -> float:
     """Of the largest tensor on the batch, what one sample has."""
     events = host.trace.events
-    seen = np.unique(events.dims[host.ops & (events.dims >= 0)]).tolist()
+    seen = distinct(events.dims[host.ops & (events.dims >= 0)], len(events.dims_table)).tolist()
     sizes = (shape for dims in seen for shape in shapes(events.dims_table[dims]) if shape and shape[0] == batch)
     return max((NUMBER_BYTES * math.prod(shape) / batch for shape in sizes), default=0.0)

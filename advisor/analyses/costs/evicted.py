@@ -13,6 +13,7 @@ from advisor.calibration.calibration import Calibration
 from advisor.computed import Missing
 from advisor.constants import constant
 from advisor.trace.events import Category, Events, Floats, Ints, Mask
+from advisor.trace.numbers import first_places
 from advisor.trace.op_names import AUTOGRAD_NODE
 
 Shares = Floats
@@ -81,8 +82,9 @@ class Evicted(Struct, frozen=True, eq=False):
         rows = np.flatnonzero(events.of(Category.CPU_OP) & ops.links.inside & (events.dims >= 0))
         moved, kind = np.zeros(len(events)), np.full(len(events), -1, np.int64)
         kind[rows] = alike([column[rows] for column in (events.name, events.dims, events.dtypes, events.values)])
-        _, first, member = np.unique(kind[rows], return_index=True, return_inverse=True)
-        moved[rows] = np.array([_moved_bytes(events, int(row)) for row in rows[first]])[member.ravel()]
+        member = kind[rows]
+        first = first_places(member, int(member.max(initial=-1)) + 1)
+        moved[rows] = np.array([_moved_bytes(events, int(row)) for row in rows[first]])[member]
         known = moved > 0
         around = ops.nesting.parent
         moved[ops.nesting.within(known)[around] & (around >= 0)] = 0

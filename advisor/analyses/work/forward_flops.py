@@ -8,6 +8,7 @@ import numpy as np
 
 from advisor.analyses.work.op_costs import Call, alike, call, cost
 from advisor.trace.events import Category, Events, Floats, Ints
+from advisor.trace.numbers import first_places
 
 # Ops that do the work themselves; those around them (linear, matmul, conv2d) would count it twice.
 _COUNTED = (
@@ -34,9 +35,10 @@ def counted_rows(events: Events) -> Ints:
 def operations(events: Events, rows: Ints) -> Floats:
     """Operations of each of these rows, a multiplication and an addition as two; NaN where they are not known."""
     columns = [column[rows] for column in (events.name, events.dims, events.dtypes, events.values)]
-    _, first, kind = np.unique(alike(columns), return_index=True, return_inverse=True)
+    kind = alike(columns)
+    first = first_places(kind, int(kind.max(initial=-1)) + 1)
     of_kind = [_of_row(events, int(rows[at])) for at in first.tolist()]
-    found: Floats = np.array(of_kind, float)[kind.reshape(-1)]
+    found: Floats = np.array(of_kind, float)[kind]
     return found
 
 

@@ -8,6 +8,7 @@ from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.work.op_work import element_counts, flops, shapes
 from advisor.calibration.calibration import Calibration
 from advisor.trace.events import Category, Events, Ints, Mask
+from advisor.trace.numbers import numbered
 
 # A tensor of so many numbers lies in a core's first cache: an op on it takes what any call takes.
 _SMALL = 1024
@@ -52,9 +53,9 @@ def beyond_calls(
     found[large] = np.maximum(own_ns[large] - call_ns, 0)
     if calibration is not None:
         keys = events.name[large].astype(np.int64) * len(events.dims_table) + events.dims[large]
-        kinds, kind = np.unique(keys, return_inverse=True)
-        work_ns = _of_work_ns(events, kinds, calibration)[kind.ravel()]
-        stays_ns = np.minimum(found[large], work_ns) + _held_up_ns(own_ns[large], kind.ravel())
+        kinds, kind = numbered(keys)
+        work_ns = _of_work_ns(events, kinds, calibration)[kind]
+        stays_ns = np.minimum(found[large], work_ns) + _held_up_ns(own_ns[large], kind)
         found[large] = np.minimum(found[large], stays_ns)
     return found
 

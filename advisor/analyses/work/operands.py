@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from advisor.analyses.base.steps import Steps
 from advisor.trace.events import Events, Ints, Mask
-from advisor.trace.numbers import distinct_pairs
+from advisor.trace.numbers import distinct_pairs, numbered
 from advisor.trace.op_names import AUTOGRAD_NODE
 
 
@@ -49,7 +49,7 @@ def sizes(dims: list[Any], position: int) -> tuple[int, ...]:
 
 def by_dims(events: Events, rows: Ints, ask: Callable[[list[Any]], Any]) -> npt.NDArray[Any]:
     """What `ask` says of the `Input Dims` of each row; it is asked once for each text of the trace."""
-    texts, which = np.unique(events.dims[rows], return_inverse=True)
+    texts, which = numbered(events.dims[rows])
     return np.array([ask(_parsed(events.dims_table, text)) for text in texts.tolist()])[which]
 
 
