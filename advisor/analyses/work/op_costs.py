@@ -124,6 +124,15 @@ def work_of(events: Events, row: int) -> Cost | None:
     return cost(events.text(row), made) if made is not None else None
 
 
+def result_bytes(events: Events, row: int) -> float:
+    """Bytes of the new memory that an op writes its result to; 0 where it has none or its sizes are not known."""
+    found = work_of(events, row)
+    if found is None or events.text(row).endswith("_"):
+        return 0.0
+    made = call(events.dims_table[events.dims[row]], events.dtypes_table[events.dtypes[row]])
+    return max(found.bytes - made.bytes(*range(len(made.shapes))), 0.0) if made is not None else 0.0
+
+
 def _product(left: int, right: int, added: int | None = None) -> Callable[[Call], Cost | None]:
     def count(made: Call) -> Cost | None:
         if not (made.has(left) and made.has(right)):
