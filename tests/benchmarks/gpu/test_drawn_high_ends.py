@@ -16,7 +16,9 @@ from benchmarks.gpu.drawn_jobs import (
     seventeenth_set,
     sixteenth_set,
     twentieth_set,
+    twenty_fifth_set,
     twenty_first_set,
+    twenty_fourth_set,
     twenty_second_set,
     twenty_third_set,
 )
@@ -39,6 +41,8 @@ _ALIKE = 0.01
         (twenty_first_set, 3),
         (twenty_second_set, 2),
         (twenty_third_set, 1),
+        (twenty_fourth_set, 4),
+        (twenty_fifth_set, 4),
     ],
     ids=lambda value: value.__name__.rpartition(".")[2] if isinstance(value, ModuleType) else "",
 )
