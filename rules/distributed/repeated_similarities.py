@@ -53,8 +53,7 @@ def check(
     ranks = record.world_size or 1
     if ranks < 2 or not seen.seen.same or not seen.places:
         return
-    rows = np.sort(np.concatenate([at[np.asarray(seen.seen.same, np.int64)] for at in seen.places]))
-    rows = rows[rows >= 0]
+    rows = seen.rows_at(seen.seen.same)
     events = price.ops.events
     products = rows[events.exactly(*_PRODUCTS)[rows]]
     if not len(products):

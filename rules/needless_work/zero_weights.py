@@ -56,7 +56,7 @@ def check(
     if terms is None or not seen.places:
         return
     by_cost = _by_cost(price, terms, seen)
-    forward, told = _rows(seen, terms.ops), _rows(seen, terms.told)
+    forward, told = seen.rows_at(terms.ops), seen.rows_at(terms.told)
     nodes = nodes_of(price.ops.events, price.ops.outermost, np.sort(np.concatenate((forward, told))))
     if not len(nodes):
         return
@@ -73,19 +73,13 @@ def check(
         yield replace(finding, where=_places(lines, by_cost)) if lines else finding
 
 
-def _rows(seen: ObservedOps, ats: list[int]) -> Ints:
-    """Events of these places in all profiled steps that have them."""
-    rows = np.sort(np.concatenate([at[np.asarray(ats, np.int64)] for at in seen.places]))
-    return rows[rows >= 0]
-
-
 def _by_cost(price: Price, terms: ZeroTerms, seen: ObservedOps) -> list[tuple[Ints, Ints]]:
     """Events of each product, and of the ops of its term, the longest first; the costliest term comes first."""
     dur_ns, work = price.ops.events.dur_ns, sorted({*terms.ops, *terms.told})
     found = []
     for before, product in pairwise((-1, *terms.products)):
-        rows = _rows(seen, [at for at in work if before < at <= product])
-        found.append((_rows(seen, [product]), rows[np.argsort(-dur_ns[rows], kind="stable")]))
+        rows = seen.rows_at([at for at in work if before < at <= product])
+        found.append((seen.rows_at([product]), rows[np.argsort(-dur_ns[rows], kind="stable")]))
     return sorted(found, key=lambda one: -int(dur_ns[one[1]].sum()))
 
 

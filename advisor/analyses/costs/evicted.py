@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from msgspec import Struct
 
@@ -80,18 +82,25 @@ class Evicted(Struct, frozen=True, eq=False):
             raise Missing("ops of a device go through no cache of the host")
         events = ops.events
         rows = np.flatnonzero(events.of(Category.CPU_OP) & ops.links.inside & (events.dims >= 0))
-        moved, kind = np.zeros(len(events)), np.full(len(events), -1, np.int64)
+        kind = np.full(len(events), -1, np.int64)
         kind[rows] = alike([column[rows] for column in (events.name, events.dims, events.dtypes, events.values)])
-        member = kind[rows]
-        first = first_places(member, int(member.max(initial=-1)) + 1)
-        moved[rows] = np.array([_moved_bytes(events, int(row)) for row in rows[first]])[member]
-        known = moved > 0
-        around = ops.nesting.parent
-        moved[ops.nesting.within(known)[around] & (around >= 0)] = 0
+        moved = bytes_by_kind(ops, kind, _moved_bytes)
         rate = calibration.core_memory_gbs
         # The low end of the table's is a rate of small pieces.
         bytes_per_us = 1e3 * (rate.low if rate.measured else rate.high) / _TIMES
         return cls(moved, kind, _kept(ops), ops.steps.count, 1e6 * calibration.last_cache_mb.high, bytes_per_us)
+
+
+def bytes_by_kind(ops: StepOps, kind: Ints, of: Callable[[Events, int], float]) -> Floats:
+    """(n,) what `of` says of each event that has a kind, asked once of each; 0 for ops within one that has some."""
+    rows = np.flatnonzero(kind >= 0)
+    member = kind[rows]
+    first = first_places(member, int(member.max(initial=-1)) + 1)
+    found = np.zeros(len(kind))
+    found[rows] = np.array([of(ops.events, int(row)) for row in rows[first]])[member]
+    around = ops.nesting.parent
+    found[ops.nesting.within(found > 0)[around] & (around >= 0)] = 0
+    return found
 
 
 def _moved_bytes(events: Events, row: int) -> float:

@@ -133,7 +133,6 @@ class Price(Struct, frozen=True, eq=False):
         if evicts:
             # What was measured of side effects holds what is evicted.
             refilled = self._refilled(self.shares(0.0, high, how), most, claims)
-            saving = self._freed(saving, most)
             saving = replace(saving, high_us=max(saving.high_us, refilled.high_us))
         return less_by(saving, instead_us)
 
@@ -180,32 +179,21 @@ class Price(Struct, frozen=True, eq=False):
         return less_by(self._refilled(found, most, claims), instead_us)
 
     def _refilled(self, saving: Saving, gone: Sequence[Edit], claims: Sequence[str]) -> Saving:
-        """The saving with a high end that includes what this work evicts from the caches; nothing where none is saved.
+        """The saving with a high end that includes what this work evicts from the caches, and what unmaps its results.
 
-        To fetch it again takes no longer than the work, which fetched what evicted it. What is fetched in other parts
-        of the breakdown than those that are claimed is not counted.
+        Nothing where none is saved. To fetch it again takes no longer than the work, which fetched what evicted it.
+        What is fetched in other parts of the breakdown than those that are claimed is not counted.
         """
         if not saving.high_us or not gone or self.beside is None:
             return saving
-        saving = self._freed(saving, gone)
         rest_us = max(self.scale.step_us - saving.high_us, 0.0)
         most_us = min(saving.high_us, max(self.scale.scaled(self.measured_us(claims)) - saving.high_us, 0.0))
         more_us = min(self.beside.evicted.fetched_us(self._gone(gone), rest_us), most_us)
-        how = f"{saving.how}; high: plus what this evicts from the caches" if more_us else saving.how
-        return replace(saving, high_us=saving.high_us + more_us, how=how)
-
-    def _freed(self, saving: Saving, gone: Sequence[Edit]) -> Saving:
-        """The saving with what it takes to unmap the results of this work, which is no part of any op."""
-        rows = [edit for edit in gone if not len(edit.spans)]
-        if self.beside is None or not rows or not saving.high_us:
-            return saving
-        least_us, most_us = self.beside.freed.us(self._gone(rows))
-        if not most_us:
-            return saving
-        low_us = saving.low_us + self.scale.scaled(least_us) * saving.low_us / saving.high_us
-        high_us = min(saving.high_us + most_us, self.scale.step_us)
-        how = f"{saving.how}; and until its large results are unmapped"
-        return replace(saving, low_us=min(low_us, high_us), high_us=high_us, how=how)
+        # Spans of time hold what is freed in them.
+        freed_us = self.beside.freed.us(self._gone([edit for edit in gone if not len(edit.spans)]))
+        also = ["what this evicts from the caches"] * (more_us > 0) + ["unmapping its large results"] * (freed_us > 0)
+        how = f"{saving.how}; high: plus {' and '.join(also)}" if also else saving.how
+        return replace(saving, high_us=min(saving.high_us + more_us + freed_us, self.scale.step_us), how=how)
 
     def refill_us(self, work_us: float) -> float:
         """The most that the rest of a step waits for memory after so much Python and work on single samples, µs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -37,6 +38,12 @@ class ObservedOps(Struct, frozen=True, eq=False):
     rows: Ints
     places: tuple[Ints, ...]
     share: float
+
+    def rows_at(self, ats: Sequence[int]) -> Ints:
+        """Events of these places of the observed step in all profiled steps that have them, in order of start."""
+        found = [rows[np.asarray(ats, np.int64)] for rows in self.places] if len(ats) else []
+        rows = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+        return rows[rows >= 0]
 
     @classmethod
     def compute(cls, trace: Trace, steps: Steps, judged: JudgedSteps) -> ObservedOps:

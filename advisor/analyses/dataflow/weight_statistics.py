@@ -34,22 +34,22 @@ class WeightStatistics(Struct, frozen=True, eq=False):
         places = np.array([place for place in observed.seen.statistics if not needs.live[place]], np.int64)
         stores = events.named(GRADIENT_STORE)
         other = nesting.within(events.named(AUTOGRAD_NODE)) & ~nesting.within(stores)
-        rows, starts, ends = [], [], []
-        for at in observed.places if len(places) else ():
+        none = np.empty(0, np.int64)
+        starts, ends = [none], [none]
+        for at in observed.places:
             mine = places[at[places] >= 0]
+            if not len(mine):
+                continue
             first, last = _runs(mine, needs.live | ((at >= 0) & other[at]))
             hooks = nesting.ancestor_of(at[mine], stores)
             hooks = hooks[hooks >= 0]
-            rows.append(at[mine])
             starts += [events.start_ns[at[first]], events.start_ns[hooks]]
             ends += [events.end_ns[at[last]], events.end_ns[hooks]]
-        none = np.empty(0, np.int64)
-        spans = union(np.concatenate((none, *starts)), np.concatenate((none, *ends)))
-        return cls(np.sort(np.concatenate((none, *rows))), spans)
+        return cls(observed.rows_at(places.tolist()), union(np.concatenate(starts), np.concatenate(ends)))
 
 
 def _runs(places: Ints, trained: Mask) -> tuple[Ints, Ints]:
-    """(first, last) of the places that follow each other, few others and nothing trained between them."""
+    """(first, last) of the places, one or more, that follow each other, few others and nothing trained between them."""
     before = np.append(0, np.cumsum(trained))
     parted = (before[places[1:]] != before[places[:-1]]) | (np.diff(places) > _BETWEEN + 1)
-    return places[np.append(True, parted)[: len(places)]], places[np.append(parted, True)[-len(places) :]]
+    return places[np.append(True, parted)], places[np.append(parted, True)]

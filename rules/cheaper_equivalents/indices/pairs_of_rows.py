@@ -49,8 +49,7 @@ def check(
 ) -> Iterator[Finding]:
     events = price.ops.events
     for places, of, pairs, numbers, summed in seen.seen.pair_products:
-        rows = np.concatenate([at[places] for at in seen.places]) if len(seen.places) else np.empty(0, np.int64)
-        rows = rows[rows >= 0]
+        rows = seen.rows_at(places)
         if not len(rows) or not (summed or numbers >= _FEWEST_NUMBERS):
             continue
         left = _SUMMED if summed else _EACH

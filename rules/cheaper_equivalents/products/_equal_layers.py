@@ -63,12 +63,12 @@ def layers_in_turn(
     and so does what interrupted them.
     """
     ops, count = price.ops, price.ops.steps.count
-    layers = rows_at(observed, [at for one in groups for at in one.layers])
+    layers = observed.rows_at([at for one in groups for at in one.layers])
     joined = [at for one in groups for each in one.ops for at in each]
-    work = np.unique(np.concatenate((layers, rows_at(observed, joined))))
+    work = np.unique(np.concatenate((layers, observed.rows_at(joined))))
     if not len(layers):
         return None
-    forward = np.unique(np.concatenate((work, rows_at(observed, [at for one in groups for at in one.views]))))
+    forward = np.unique(np.concatenate((work, observed.rows_at([at for one in groups for at in one.views]))))
     nodes, of_parameters = _nodes(ops, forward)
     alike = sum(1 + len(one.ops) for one in groups)
     return LayersInTurn(
@@ -81,13 +81,6 @@ def layers_in_turn(
         same_input=all(one.same_input for one in groups),
         of_parameters=of_parameters,
     )
-
-
-def rows_at(observed: ObservedOps, ats: Sequence[int]) -> Ints:
-    """Events of these places of the observed step in all profiled steps that have them."""
-    found = [rows[np.asarray(ats, np.int64)] for rows in observed.places] if len(ats) else []
-    rows = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
-    return rows[rows >= 0]
 
 
 def _nodes(ops: StepOps, forward: Ints) -> tuple[Ints, float]:

@@ -50,7 +50,7 @@ from ...shared._examples import node, observed, op, two_steps
 from ...shared._places import place
 from ...shared._words import count
 from .._equivalent import Equivalent, worth
-from ._equal_layers import layers_in_turn, loop_line, rows_at
+from ._equal_layers import layers_in_turn, loop_line
 
 _HOW = (
     "of all these passes, with the Python between their ops and the backward pass, the calls of one stay, and the "
@@ -138,7 +138,7 @@ def _as_layers(passes: EqualPasses) -> EqualLayers:
 
 def _recorded_alike(price: Price, seen: ObservedOps, passes: EqualPasses) -> bool:
     """Whether autograd records all of the passes, or none of them."""
-    recorded = {bool((price.ops.events.sequence[rows_at(seen, [start])] >= 0).any()) for start in passes.starts}
+    recorded = {bool((price.ops.events.sequence[seen.rows_at([start])] >= 0).any()) for start in passes.starts}
     return len(recorded) == 1
 
 
@@ -158,7 +158,7 @@ def _where(
             break
     if found:
         return tuple(sites.sources[at] for at in found if at in sites.sources)
-    begins = rows_at(seen, passes.starts)
+    begins = seen.rows_at(passes.starts)
     line = loop_line(sites, costs, begins, len(passes.starts), price.ops.steps.count) if costs is not None else None
     return (line,) if line else ()
 
