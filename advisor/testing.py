@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from advisor.analyses.base.cut_iterations import closed
 from advisor.analyses.lines.lines import LinesTrace
 from advisor.capture.record import RankRecord
 from advisor.computed import Computed, Missing
@@ -55,7 +56,7 @@ def computed(example: Example) -> Computed:
 
 def _of_rank(drawing: Mapping[str, Any], facts: dict[str, Any] | None, **more: Any) -> Computed:
     record = None if facts is None else msgspec.convert(facts, RankRecord)
-    return Computed(trace=_read(drawing), record=record, **more)
+    return Computed(trace=closed(_read(drawing)), record=record, **more)
 
 
 def _read(drawing: Mapping[str, Any]) -> Trace:

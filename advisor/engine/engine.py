@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from advisor.analyses.base import repeats
+from advisor.analyses.base.cut_iterations import closed
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.launched import Launched
 from advisor.analyses.base.links import Links
@@ -292,7 +293,7 @@ def _windows(one: RankInput, computed: Computed) -> Iterator[ProfiledWindow]:
 
 def _computed(one: RankInput) -> Computed:
     lines = LinesTrace(one.lines) if one.lines else None
-    return Computed(one.watch, trace=one.trace, record=one.record, lines=lines)
+    return Computed(one.watch, trace=closed(one.trace), record=one.record, lines=lines)
 
 
 def _borne_out(outcomes: Sequence[Outcome], computed: Computed, known_us: dict[str, float]) -> tuple[Outcome, ...]:

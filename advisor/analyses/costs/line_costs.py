@@ -285,8 +285,8 @@ def _backward(
 ) -> dict[str, Floats]:
     """Time and rows of the backward pass by the line of the forward op.
 
-    What runs between two nodes is what the engine takes for each of them, however long it runs; the time of nodes of no
-    known op is shared out in proportion.
+    What runs between two nodes is what the engine takes for each of them, however long it runs; the time of nodes whose
+    op was not recorded is shared out in proportion.
     """
     events = trace.events
     nodes = backward_rows(events)
@@ -297,7 +297,8 @@ def _backward(
     every = np.flatnonzero(nodes & links.inside)
     whole_us = breakdown.us("backward") * steps.count
     between_us = max(whole_us - float((events.dur_ns[every] / 1e3).sum()), 0.0) / max(len(every), 1)
-    numbered = every[events.sequence[every] >= 0]
+    made = events.sequence[links.inside & ~nodes & (events.forward_thread <= 0) & (events.sequence >= 0)]
+    numbered = every[np.isin(events.sequence[every], made)]
     known_us = float((events.dur_ns[numbered] / 1e3).sum()) + len(numbered) * between_us
     spent_us = np.bincount(node_line[rows], weights=events.dur_ns[rows] / 1e3 + between_us, minlength=places.count)
     us = spent_us / steps.count * (whole_us / known_us if known_us else 0.0)
