@@ -31,6 +31,7 @@ from drawn_jobs import (  # noqa: E402
     twenty_first_set,
     twenty_fourth_set,
     twenty_second_set,
+    twenty_sixth_set,
     twenty_third_set,
 )
 from drawn_loops import report  # noqa: E402
@@ -39,6 +40,7 @@ _SETS = (
     *(seventh_set, eighth_set, ninth_set, tenth_set, eleventh_set, twelfth_set, thirteenth_set, fourteenth_set),
     *(fifteenth_set, sixteenth_set, seventeenth_set, eighteenth_set, nineteenth_set, twentieth_set),
     *(twenty_first_set, twenty_second_set, twenty_third_set, twenty_fourth_set, twenty_fifth_set),
+    twenty_sixth_set,
 )
 
 
