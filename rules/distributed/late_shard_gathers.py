@@ -92,8 +92,11 @@ def check(
     # What a gather is queued behind is waited for with it; gathered before, neither is.
     late_rows = hooked if late[1] == "backward" else rows[:0]
     moved = np.union1d(rows, _queued_behind(price, communication, late_rows))
-    bound_us = _exposed_us(price, communication, moved)
+    # Links that are busy all the time carry no more in a step, whenever they are asked.
+    bound_us = min(_exposed_us(price, communication, moved), max(steps.step_us - communication.us, 0.0))
     hidden_us = 0.0, min(bound_us, computing_us)
+    if hidden_us[1] < min_share * steps.step_us:
+        return
     saving = price.saving([], [edits.move(moved)], (), how, model_us=hidden_us, bound_us=bound_us)
     yield Finding(
         message=(
@@ -285,6 +288,19 @@ EXAMPLES = [
             cpu         [A]                         [A]
             gpu 7   [K  ]         [K  ]         [K  ]         [K  ]
             gpu 20        [N     ]                    [N     ]
+            """
+        ),
+        near_miss=True,
+    ),
+    Example(
+        "each hook gathers its own layer, and the links are busy all the time",
+        _hooked(
+            """
+            step   [1                                     ][2                                     ]
+            cpu    [H   ][B ][H   ][B ]                    [H   ][B ][H   ][B ]
+            cpu    [A]       [A]                           [A]       [A]
+            gpu 7                 [K  ]              [K  ]                [K  ]              [K  ]
+            gpu 20 [N           ][N                       ][N           ][N                       ]
             """
         ),
         near_miss=True,
