@@ -83,14 +83,18 @@ def fused(
     if price.on_device:
         return _fused_on_device(cost, price, (claims, inside), found, around or Around())
     deprofiled = price.deprofiled
-    ends = [
-        deprofiled.share(
-            deprofiled.in_part("rest", ahead_us * inside) + deprofiled.in_part("backward", behind_us * inside)
+    ends = []
+    for ahead_us, behind_us in (cost.least, cost.most):
+        # Long ops among short ones: the profiler slowed them as the others, or not at all.
+        ends.append(
+            [
+                deprofiled.share(of("rest", ahead_us * inside) + of("backward", behind_us * inside))
+                for of in (deprofiled.slowed_alike, deprofiled.in_part)
+            ]
         )
-        for ahead_us, behind_us in (cost.least, cost.most)
-    ]
-    slowed = sum(high - low for low, high in ends) / 2
-    return price.shares(ends[0][0], ends[1][1], _HOW, slowed=slowed)
+    (least, _), (_, most) = ends
+    slowed = sum(unslowed[1] - slowed[0] for slowed, unslowed in ends) / 2
+    return price.shares(least[0], most[1], _HOW, slowed=slowed)
 
 
 def _fused_on_device(

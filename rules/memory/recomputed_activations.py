@@ -110,7 +110,7 @@ def check(
     if fits and not price.on_device:
         deprofiled = price.deprofiled
         # Checkpointing also packs and unpacks what each op saves, which lies in no span of its own.
-        low = deprofiled.share(deprofiled.in_part("backward", spent_us))
+        low = deprofiled.share(deprofiled.stretch(spans, steps))
         high = deprofiled.share(deprofiled.in_part("backward", spent_us, python_us=spent_us))
         most = min(max(saving.high_us, high[1] * scale.step_us * THREAD_SIDE_EFFECTS), scale.step_us)
         saving = replace(saving, low_us=min(saving.low_us, low[0] * scale.step_us, most), high_us=most)

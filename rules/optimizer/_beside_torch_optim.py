@@ -81,10 +81,9 @@ def updates_of_others(price: Price, lines: Lines, settings: Settings | None, min
     nodes = events.start_ns[events.named(AUTOGRAD_NODE)]
     if often.min() < _FEWEST or starts_in(nodes, spans).any() or _is_of_the_script(lines, spans, len(rows)):
         return None
-    ops = events.start_ns[price.ops.outermost]
     # The first tensor's update lies before these stretches, all but its last op.
     whole = float(often.mean() / (often.mean() - 1))
-    work = price.deprofiled.stretch(spans, ops, steps).times(whole)
+    work = price.deprofiled.stretch(spans, steps).times(whole)
     least_us, most_us = price.deprofiled.us(work)
     fused = _fused_us(price, rows[edges[0] : edges[1]], (settings and settings.threads) or 1)
     least, most = fused or (most_us / _GAIN[1], least_us / _GAIN[0])
@@ -93,6 +92,7 @@ def updates_of_others(price: Price, lines: Lines, settings: Settings | None, min
         return None
     us = min(most_us, price.scale.step_us)
     where = lines.where_op(int(rows[0]))
+    ops = events.start_ns[price.ops.outermost]
     tensors, calls = len(rows) / len(often), float(starts_in(ops, spans).sum()) / len(often) * whole
     return Finding(
         message=(

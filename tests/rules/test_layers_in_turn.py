@@ -24,7 +24,7 @@ def chosen(*lines: tuple[int, float, bool]) -> int | None:
     stack = tuple(("model.py", number) for number, _, _ in lines)
     sources = {place: Source(*place, "forward", "call") for place in stack}
     known = tuple(
-        LineCost(sources["model.py", number], 1.0, 0.0, {}, Stretch((), (), ()), 1.0, visits, inner=inner)
+        LineCost(sources["model.py", number], 1.0, 0.0, {}, Stretch((), (), (), ()), 1.0, visits, inner=inner)
         for number, visits, inner in lines
     )
     sites = CallSites(sources, {}, lambda _: stack, lambda _: 1)

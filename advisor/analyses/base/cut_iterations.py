@@ -58,7 +58,8 @@ def closed(trace: Trace) -> Trace:
 def _numbered(events: Events, start_ns: int, end_ns: int) -> Ints:
     """Rows with a sequence number that start within this time."""
     low, high = np.searchsorted(events.start_ns, (start_ns, end_ns))
-    return low + np.flatnonzero(events.sequence[low:high] >= 0)
+    found: Ints = low + np.flatnonzero(events.sequence[low:high] >= 0)
+    return found
 
 
 def _kinds(events: Events, rows: Ints) -> _Kinds:

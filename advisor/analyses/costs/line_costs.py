@@ -42,7 +42,7 @@ class LineCost(Struct, frozen=True):
     visits       how often it ran
     inner        part of it is a comprehension or generator, whose iterations are not visits
     backward_us  time of the backward pass that its forward ops cause
-    backward_rows  ops recorded in that
+    backward_rows, backward_weight  ops recorded in that, and their weight (`Part.weight`)
     beyond_us    time of its ops, and of that backward pass, beyond their call overhead; None if not known
     called_from  file and line that called its function for most of its time; None if not known
     package      whose functions it calls for at least half of its time; "" if of none, or if not known
@@ -58,6 +58,7 @@ class LineCost(Struct, frozen=True):
     inner: bool = False
     backward_us: float = 0.0
     backward_rows: float = 0.0
+    backward_weight: float = 0.0
     beyond_us: float | None = None
     called_from: tuple[str, int] | None = None
     package: str = ""
@@ -73,6 +74,7 @@ class LineCost(Struct, frozen=True):
             rows=share * self.rows,
             backward_us=share * self.backward_us,
             backward_rows=share * self.backward_rows,
+            backward_weight=share * self.backward_weight,
             beyond_us=None if self.beyond_us is None else share * self.beyond_us,
         )
 
@@ -133,7 +135,7 @@ class LineCosts(Struct, frozen=True, eq=False):
             "python_us": places.spent_us(deprofiled.python),
             "rows": places.counted(op_line, _rows(trace, links, op_line)),
             "visits": places.visits(lines),
-            **_backward(trace, steps, nesting, links, breakdown, node_line, places),
+            **_backward(ops, breakdown, deprofiled.weights, node_line, places),
         }
         beyond_us = _beyond(ops, calibration, op_line, node_line, places)
         parts = {part: places.spent_us(of) for part, of in breakdown.intervals.items()}
@@ -144,7 +146,7 @@ class LineCosts(Struct, frozen=True, eq=False):
             LineCost(
                 source=(one := lines.sources[places.sources(i)[0]]),
                 parts={part: float(us[i]) for part, us in parts.items()},
-                work=Stretch(*(tuple(float(of[at][i]) for of in work) for at in range(3))),
+                work=Stretch(*(tuple(float(of[at][i]) for of in work) for at in range(4))),
                 inner=any(lines.sources[at].function in _INNER for at in places.sources(i)),
                 beyond_us=None if beyond_us is None else float(beyond_us[i]),
                 called_from=callers.get(i),
@@ -205,9 +207,10 @@ class _Places(Struct, frozen=True, eq=False):
         ns = pieces[:, 1] - pieces[:, 0]
         return np.bincount(self.of_source[self.who[at]], weights=ns, minlength=self.count) / self.steps / 1e3
 
-    def counted(self, op_line: Ints, rows: Mask) -> Floats:
-        """How many of these rows each place has per step."""
-        return np.bincount(op_line[rows], minlength=self.count).astype(float) / self.steps
+    def counted(self, op_line: Ints, rows: Mask, weights: Floats | None = None) -> Floats:
+        """How many of these rows each place has per step; or their weight."""
+        of_rows = None if weights is None else weights[rows]
+        return np.bincount(op_line[rows], of_rows, minlength=self.count).astype(float) / self.steps
 
     def visits(self, lines: Lines) -> Floats:
         """How often each place was entered per step; of spans that do not tell, all count."""
@@ -222,14 +225,15 @@ def _rows(trace: Trace, links: Links, op_line: Ints) -> Mask:
 
 def _work(
     trace: Trace, links: Links, breakdown: Breakdown, deprofiled: Deprofiled, op_line: Ints, places: _Places
-) -> list[tuple[Floats, Floats, Floats]]:
-    """For each part of the step what every place took of it, its rows and its Python; waiting for a loader left out."""
+) -> list[tuple[Floats, Floats, Floats, Floats]]:
+    """For each part of the step what every place took of it: µs, ops, their weight, Python; no waits for a loader."""
     fetching = breakdown.intervals["input"]
     working = _rows(trace, links, op_line) & ~starts_in(trace.events.start_ns, fetching)
     return [
         (
             places.spent_us(subtract(part.spans, fetching)),
             places.counted(op_line, working & (deprofiled.part_of == index)),
+            places.counted(op_line, working & (deprofiled.part_of == index), deprofiled.weights),
             places.spent_us(intersect(part.spans, deprofiled.python)),
         )
         for index, part in enumerate(deprofiled.parts)
@@ -281,19 +285,19 @@ def node_lines(trace: Trace, links: Links, op_line: Numbers) -> Numbers:
 
 
 def _backward(
-    trace: Trace, steps: Steps, nesting: Nesting, links: Links, breakdown: Breakdown, node_line: Ints, places: _Places
+    ops: StepOps, breakdown: Breakdown, weights: Floats, node_line: Ints, places: _Places
 ) -> dict[str, Floats]:
     """Time and rows of the backward pass by the line of the forward op.
 
     What runs between two nodes is what the engine takes for each of them, however long it runs; the time of nodes whose
     op was not recorded is shared out in proportion.
     """
-    events = trace.events
+    events, steps, links = ops.events, ops.steps, ops.links
     nodes = backward_rows(events)
-    node_of = nesting.ancestor(nodes)
+    node_of = ops.nesting.ancestor(nodes)
     rows = np.flatnonzero(node_line >= 0)
     if not len(rows):
-        return {"backward_us": np.zeros(places.count), "backward_rows": np.zeros(places.count)}
+        return {name: np.zeros(places.count) for name in ("backward_us", "backward_rows", "backward_weight")}
     every = np.flatnonzero(nodes & links.inside)
     whole_us = breakdown.us("backward") * steps.count
     between_us = max(whole_us - float((events.dur_ns[every] / 1e3).sum()), 0.0) / max(len(every), 1)
@@ -302,9 +306,12 @@ def _backward(
     known_us = float((events.dur_ns[numbered] / 1e3).sum()) + len(numbered) * between_us
     spent_us = np.bincount(node_line[rows], weights=events.dur_ns[rows] / 1e3 + between_us, minlength=places.count)
     us = spent_us / steps.count * (whole_us / known_us if known_us else 0.0)
-    held = np.bincount(node_of[(node_of >= 0) & links.inside], minlength=len(events))
-    inside = np.bincount(node_line[rows], weights=held[rows], minlength=places.count)
-    return {"backward_us": us, "backward_rows": inside / steps.count}
+    held = (node_of >= 0) & links.inside
+    found = {"backward_us": us}
+    for name, of in (("backward_rows", None), ("backward_weight", weights[held])):
+        inside = np.bincount(node_of[held], of, minlength=len(events))
+        found[name] = np.bincount(node_line[rows], inside[rows], minlength=places.count) / steps.count
+    return found
 
 
 def _beyond(ops: StepOps, calibration: Calibration, op_line: Ints, node_line: Ints, places: _Places) -> Floats | None:

@@ -31,6 +31,7 @@ class LineShares(Struct, frozen=True, eq=False):
             sum(waiting.values()),
             sum(line.backward_us for line in costs.lines),
             sum(line.backward_rows for line in costs.lines),
+            sum(line.backward_weight for line in costs.lines),
         )
         found = []
         for line in costs.lines:
@@ -52,17 +53,20 @@ class _Backward(Struct, frozen=True):
     waited_us: float
     caused_us: float
     caused_rows: float
+    caused_weight: float
 
     def of_caller(self, deprofiled: Deprofiled, waited_us: float) -> Stretch:
         """What a line that calls it does not spend itself; nothing where nobody is known to have caused it."""
         if not self.caused_us or not waited_us:
             return deprofiled.in_part(BACKWARD, 0.0)
-        return deprofiled.in_part(BACKWARD, waited_us, self.caused_rows * waited_us / self.waited_us)
+        part = waited_us / self.waited_us
+        return deprofiled.in_part(BACKWARD, waited_us, part * self.caused_rows, part * self.caused_weight)
 
     def of_line(self, deprofiled: Deprofiled, line: LineCost) -> Stretch:
         """What a line's forward operators caused, no more in all than was waited."""
         part = min(self.waited_us / self.caused_us, 1.0) if self.caused_us else 0.0
-        return deprofiled.in_part(BACKWARD, part * line.backward_us, part * line.backward_rows)
+        rows, weight = part * line.backward_rows, part * line.backward_weight
+        return deprofiled.in_part(BACKWARD, part * line.backward_us, rows, weight)
 
 
 def _place(line: LineCost) -> Place:
@@ -71,8 +75,7 @@ def _place(line: LineCost) -> Place:
 
 def _less(work: Stretch, other: Stretch) -> Stretch:
     """Work without other work, never below nothing."""
-    columns = ((work.us, other.us), (work.rows, other.rows), (work.python_us, other.python_us))
-    return Stretch(*(tuple(max(a - b, 0.0) for a, b in zip(*pair, strict=True)) for pair in columns))
+    return Stretch(*(tuple(max(a - b, 0.0) for a, b in zip(*pair, strict=True)) for pair in work.beside(other)))
 
 
 def _callers_of_backward(lines: Lines, backward: Intervals) -> set[Place]:

@@ -15,7 +15,7 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.costs.module_calls import ModuleCalls
 from advisor.analyses.step.deprofiled import Deprofiled, Stretch
 from advisor.analyses.step.phases import backward_rows
-from advisor.analyses.step.step_parts import BACKWARD, PartOf
+from advisor.analyses.step.step_parts import BACKWARD
 from advisor.analyses.work.forward_flops import counted_rows, operations
 from advisor.capture.record import RankRecord
 from advisor.trace.events import Category, Events, Floats, Ints, Mask, Numbers, Trace
@@ -200,16 +200,16 @@ class _Work(Struct, frozen=True, eq=False):
         rows = rows[self.forward[rows] >= 0]
         return self._by_chain(self.forward[rows], self.links.step[rows], operations(self.events, rows), self.calls.kept)
 
-    def rows_by_part(self, part_of: PartOf, part: int) -> Floats:
-        """Ops recorded in forwards, of those that lie in one part of the step."""
-        rows = np.flatnonzero((self.forward >= 0) & (part_of == part) & self.events.of(Category.CPU_OP))
-        return self._by_chain(self.forward[rows], self.links.step[rows], np.ones(len(rows)), self.calls.kept)
+    def weights_by_part(self, deprofiled: Deprofiled, part: int) -> Floats:
+        """Weight of the ops in forwards, of those that lie in one part of the step."""
+        rows = np.flatnonzero((self.forward >= 0) & (deprofiled.part_of == part) & (deprofiled.weights > 0))
+        return self._by_chain(self.forward[rows], self.links.step[rows], deprofiled.weights[rows], self.calls.kept)
 
-    def rows_of_backward(self) -> Floats:
-        """Ops recorded in nodes, by the chain that each node belongs to."""
-        rows = np.flatnonzero(self.events.of(Category.CPU_OP) & (self.node >= 0))
+    def weights_of_backward(self, weights: Floats) -> Floats:
+        """Weight of the ops in nodes, by the chain that each node belongs to."""
+        rows = np.flatnonzero((weights > 0) & (self.node >= 0))
         chain = self.backward[self.node[rows]]
-        return self._by_chain(chain, self.links.step[rows], np.ones(len(rows)), self.returned)
+        return self._by_chain(chain, self.links.step[rows], weights[rows], self.returned)
 
 
 def _outermost(around: Numbers, parent: Numbers) -> Numbers:
@@ -272,16 +272,17 @@ def _typical_ratio(record: RankRecord, steps: Steps, part: str) -> float | None:
 def _plain(work: _Work, deprofiled: Deprofiled, backward: Floats | None) -> tuple[Floats, Floats]:
     """(low, high) µs of forward and backward without the profiler, by module."""
     calls, parts = work.calls, deprofiled.parts
-    us, rows, python = [], [], []
+    us, weights, python = [], [], []
     at = next((index for index, part in enumerate(parts) if part.name == BACKWARD or len(parts) == 1), 0)
     for index, part in enumerate(parts):
-        of_part, of_rows = work.in_spans(part.spans), work.rows_by_part(deprofiled.part_of, index)
+        of_part, weight = work.in_spans(part.spans), work.weights_by_part(deprofiled, index)
         if index == at and backward is not None:
-            of_part, of_rows = of_part + backward, of_rows + work.rows_of_backward()
+            of_part, weight = of_part + backward, weight + work.weights_of_backward(deprofiled.weights)
         us.append(_rolled_up(calls, of_part))
-        rows.append(_rolled_up(calls, of_rows))
+        weights.append(_rolled_up(calls, weight))
         python.append(_rolled_up(calls, work.in_spans(intersect(part.spans, deprofiled.python))))
-    ends = [deprofiled.us(Stretch(_at(us, i), _at(rows, i), _at(python, i))) for i in range(len(calls.paths))]
+    none = (0.0,) * len(parts)
+    ends = [deprofiled.us(Stretch(_at(us, i), none, _at(weights, i), _at(python, i))) for i in range(len(calls.paths))]
     return np.array([low for low, _ in ends]), np.array([high for _, high in ends])
 
 

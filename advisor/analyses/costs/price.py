@@ -18,7 +18,7 @@ from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.step.deprofiled import Deprofiled
 from advisor.model import Basis, Saving
 from advisor.replay.edits import Edit
-from advisor.trace.events import Category, Ints
+from advisor.trace.events import Ints
 from advisor.trace.intervals import Intervals, starts_in, total, union
 
 Range = tuple[float, float]
@@ -77,9 +77,7 @@ class Price(Struct, frozen=True, eq=False):
 
     def share_of(self, spans: Intervals) -> Range:
         """(low, high) share of the un-profiled step that the loop's thread spends in these spans (absolute ns)."""
-        events, steps = self.ops.events, self.ops.steps
-        inside = events.of(Category.CPU_OP) & (events.thread == steps.main_thread) & starts_in(events.start_ns, spans)
-        return self.deprofiled.share(self.deprofiled.stretch(spans, events.start_ns[inside], steps))
+        return self.deprofiled.share(self.deprofiled.stretch(spans, self.ops.steps))
 
     def saving(
         self,

@@ -32,7 +32,7 @@ class Block(Struct, frozen=True):
     """Lines of one file, most expensive first; times in profiled µs per step, without waits for a loader.
 
     work         their time and ops by part of the step, without waits for a loader
-    backward_us  the part of the backward pass that their ops cause; backward_rows: ops recorded in that
+    backward_us  the part of the backward pass that their ops cause; backward_rows, backward_weight: of ops in that
     beyond_us    time of these ops beyond their call overhead; None if not known
     calls        how often the function of the most expensive line runs, per step
     loops        numbers of the lines that are statements of loops in the file's text; None if that was not read
@@ -46,6 +46,7 @@ class Block(Struct, frozen=True):
     work: Stretch
     backward_us: float
     backward_rows: float
+    backward_weight: float
     beyond_us: float | None
     calls: float = 1.0
     loops: frozenset[int] | None = None
@@ -92,7 +93,8 @@ class Block(Struct, frozen=True):
 
     def whole(self, deprofiled: Deprofiled) -> Stretch:
         """The work of the lines and of the backward pass of their ops."""
-        return _at_most(deprofiled, self.work + deprofiled.in_part("backward", self.backward_us, self.backward_rows))
+        behind = deprofiled.in_part("backward", self.backward_us, self.backward_rows, self.backward_weight)
+        return _at_most(deprofiled, self.work + behind)
 
     def less(self, stays: Mapping[Source, float]) -> Block:
         """The place without that share of each line. Lines that nothing is said of keep what the others do together."""
@@ -134,7 +136,7 @@ def _at_most(deprofiled: Deprofiled, work: Stretch) -> Stretch:
     def cut(of: tuple[float, ...]) -> tuple[float, ...]:
         return tuple(one * share for one, share in zip(of, shares, strict=True))
 
-    return Stretch(cut(work.us), cut(work.rows), cut(work.python_us))
+    return Stretch(*map(cut, work.columns))
 
 
 def block(lines: Iterable[LineCost]) -> Block:
@@ -147,6 +149,7 @@ def block(lines: Iterable[LineCost]) -> Block:
         work=together([line.work for line in ordered]),
         backward_us=sum(line.backward_us for line in ordered),
         backward_rows=sum(line.backward_rows for line in ordered),
+        backward_weight=sum(line.backward_weight for line in ordered),
         beyond_us=sum(known) if (known := [us for one in ordered if (us := one.beyond_us) is not None]) else None,
     )
 

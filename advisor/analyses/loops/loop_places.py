@@ -212,10 +212,7 @@ def _without_backward(line: LineCost, deprofiled: Deprofiled) -> LineCost:
     """The line without its time in the autograd engine."""
     here = [part.name == "backward" for part in deprofiled.parts]
     work = Stretch(
-        *(
-            tuple(0.0 if there else one for one, there in zip(column, here, strict=True))
-            for column in (line.work.us, line.work.rows, line.work.python_us)
-        )
+        *(tuple(0.0 if there else one for one, there in zip(column, here, strict=True)) for column in line.work.columns)
     )
     us = line.parts["backward"]
     if not any(here):  # the parts of the step were not timed

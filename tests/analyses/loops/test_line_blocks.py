@@ -46,7 +46,7 @@ def test_a_function_that_is_called_often_is_no_loop() -> None:
 def test_the_text_tells_a_loop_from_a_function_that_a_library_calls_for_each_layer() -> None:
     """A line calls nn.Sequential once, which calls forward (line 18) for each of four layers; line 20 is its loop."""
     lines = [
-        LineCost(Source("train.py", line, "forward"), us, 0.0, {}, Stretch((us,), (0.0,), (0.0,)), 0.0, visits)
+        LineCost(Source("train.py", line, "forward"), us, 0.0, {}, Stretch((us,), (0.0,), (0.0,), (0.0,)), 0.0, visits)
         for line, us, visits in ((18, 9.0, 4), (19, 1.0, 4), (20, 8.0, 100), (21, 90.0, 96))
     ]
     without_text = block(lines)
