@@ -122,7 +122,7 @@ def training(chance: random.Random) -> dict[str, Any]:
     shape = chance.choice((8, 24, 48, 96)), chance.choice((4, 8, 32)), chance.choice((8, 32, 128))
     x, y = torch.randn(shape), torch.randn(shape)
     if name == "recurrence":
-        x, y = torch.randn(shape[0], shape[1], 8), torch.randn(shape[0], 8, 8)
+        x, y = torch.randn(*shape[:2], 8), torch.randn(*shape[:2], 8)
     weight = nn.Parameter(x)
     kind, model, batch = _network(chance)
     optimizer = torch.optim.SGD([weight, *model.parameters()], 1e-6)
