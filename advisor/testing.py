@@ -65,28 +65,28 @@ def _read(drawing: Mapping[str, Any]) -> Trace:
 
 def run_example(rule: Rule, example: Example) -> tuple[Finding, ...]:
     """What the rule finds in the example; nothing if it is skipped."""
-    return _judged(rule, example)[0]
+    return _judged(rule, computed(example))[0]
 
 
-def _judged(rule: Rule, example: Example) -> tuple[tuple[Finding, ...], str]:
-    """What the rule finds in the example, and why it is skipped; empty if it is not."""
-    known = computed(example)
+def _judged(rule: Rule, known: Computed) -> tuple[tuple[Finding, ...], str]:
+    """What the rule finds there, and why it is skipped; empty if it is not."""
     try:
         return tuple(rule.check(**known.arguments(rule.check))), ""
     except Missing as missing:
         return (), str(missing)
 
 
-def check_example(rule: Rule, example: Example) -> tuple[Finding, ...]:
+def check_example(rule: Rule, example: Example, known: Computed | None = None) -> tuple[Finding, ...]:
     """Runs the example and returns its findings. Raises ExampleError, one line, if it is not as claimed.
 
     saves_us (low, high): there is a finding, and the low and the high end of its saving are in that range.
     saves_us "unknown": there is a finding whose saving is null. saves_us None: there is no finding.
     skipped: the rule cannot judge, and its reason contains these words;  without `skipped` it must judge.
     says: the message of a finding contains each of these words;  fixes: the fix of a finding does.
+    known: `computed(example)`, if that is at hand.
     """
     where = f"{rule.id}, example '{example.title}'"
-    findings, why = _judged(rule, example)
+    findings, why = _judged(rule, known if known is not None else computed(example))
     if bool(why) != bool(example.skipped) or example.skipped not in why:
         said = f"skipped, because {why}" if why else "is judged"
         raise ExampleError(f"{where}: {said}; the example says: skipped={example.skipped!r}")

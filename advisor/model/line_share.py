@@ -13,7 +13,7 @@ class LineShare(Struct, frozen=True):
     With a device, what the device works for it; else its time on the training loop's thread. The time of other lines of
     the user's that it calls is theirs. That of the backward pass counts for the line whose forward operators caused it.
 
-    low, high   the share; the ends differ because the profiler slows many short operators more than few long ones
+    low, high   the share; the ends differ by how well it is known what recording its operators took
     backward    which part of that is the backward pass, 0 to 1
     runs        how often it runs per step, 0 if that is not known
     ops         with a device its work (kernels, copies), else operators, per step; with those of its backward pass

@@ -64,7 +64,7 @@ def cells_in_turn(price: Price, lines: Lines, seen: Ints, min_share: float) -> I
         saving=saving,
         where=(where,) if where else (),
         facts={"times": calls, "op": name, "cells_us": spent_us},
-        fix=_fix(_CELLS[name]),
+        fix=as_layer(_CELLS[name]),
         at_most="medium",  # whether what a turn reads was there before the loop, its ops do not say
     )
 
@@ -76,7 +76,14 @@ def _launching(price: Price, *ops: Ints) -> float:
     return min(float(events.dur_ns[launch].sum()) / max(float(events.dur_ns[rows].sum()), 1.0), 1.0)
 
 
-def _fix(kind: str) -> Fix:
+def fix_of(op: str) -> Fix | None:
+    """The layer for a loop over calls of this op; None where it is no cell."""
+    kind = _CELLS.get(f"aten::{op}")
+    return as_layer(kind) if kind else None
+
+
+def as_layer(kind: str) -> Fix:
+    """One call of a recurrent layer in place of a loop over its cells."""
     state, states = ("(h, c)", "h, c") if kind == "LSTM" else ("h", "h")
     return Fix(
         f"Call `nn.{kind}` once for the whole sequence",

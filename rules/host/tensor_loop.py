@@ -75,7 +75,7 @@ from ..shared._loop_saving import NOT_SEEN, gone, loop_saving
 from ..shared._places import called_at
 from ..shared._tensor_texts import lines_of_texts
 from ..shared._words import each_step, often
-from ._cells_in_turn import cells_in_turn
+from ._cells_in_turn import cells_in_turn, fix_of
 from ._device_loops import DeviceLoop, device_loops
 from ._loops_in_samples import AS_NUMBERS, in_samples
 from ._loops_in_samples import EXAMPLES as IN_SAMPLES
@@ -127,7 +127,7 @@ def check(
             continue  # a text is shorter, or is not made: printed-tensors says so
         if _grows(place, growing, lines):
             continue  # what is called once more with each step is to be called once: slowing-steps says so
-        if gone(place, loop, turn).share(price.deprofiled)[1] >= min_share:
+        if gone(place, loop, turn, at_most=bool(turn.as_layer)).share(price.deprofiled)[1] >= min_share:
             found = _finding(place, loop, turn, price, sites.of_lines(place.where))
             yield of_observers(found, priced.record) if loop.reads else found
 
@@ -194,10 +194,18 @@ def _finding(place: Block, loop: Loop, turn: LoopDependency, price: Price, calle
         saving=loop_saving(place, loop, turn, price),
         where=tuple(dict.fromkeys((*place.heads, *place.where, *called))),
         facts={"iterations": loop.turns, "loop_us": place.us, "backward_us": place.backward_us, "op": loop.op},
-        fix=_READ_AT_ONCE if loop.reads else AS_NUMBERS if loop.numbers else _AT_ONCE,
+        fix=_fix(loop, turn),
         claims=("forward", "backward", "other_ops", "host"),
         at_most="medium",
     )
+
+
+def _fix(loop: Loop, turn: LoopDependency) -> Fix:
+    if loop.reads:
+        return _READ_AT_ONCE
+    if loop.numbers:
+        return AS_NUMBERS
+    return fix_of(turn.as_layer) or _AT_ONCE
 
 
 def _loop(times: int, line: int) -> Ev:

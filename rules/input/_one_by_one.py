@@ -8,9 +8,9 @@ from ..shared._batches import Batch
 from ..shared._words import count, loader_call, plural
 from ._loader import Seen
 
-# Every loader of tensors takes them one by one, and at once it is a loop of one's own making: for less than a fifth of
-# the step nobody should give up the usual form.
-_WORTH = 0.20
+# Every loader of tensors takes them one by one, and another sampler is two lines: for less than a tenth of the step
+# nobody should give up the usual form.
+_WORTH = 0.10
 
 
 def advice(seen: Seen, made: Batch) -> Finding | None:

@@ -8,12 +8,14 @@ allocator keeps freed memory for the next tensor, so a training in steady state 
 Each call goes to the driver, and `cudaFree` waits until the device has finished all its work: the queue runs empty.
 Causes are `torch.cuda.empty_cache()` in the loop, shapes that change from step to step, or a device so full that
 PyTorch has to free cached memory before it can allocate more: then the calls that free lie inside the op that needs
-memory. Expandable segments map and unmap memory instead (`cuMemMap`, `cuMemUnmap`).
+memory, behind a call that could not allocate. Where no such call comes before them, it is
+`garbage_collection_threshold` that frees cached memory before each allocation (c10/cuda/CUDACachingAllocator.cpp,
+`malloc`). Expandable segments map and unmap memory instead (`cuMemMap`, `cuMemUnmap`).
 
 ## How to fix it
-Remove `empty_cache()`. For changing shapes set `PYTORCH_ALLOC_CONF=expandable_segments:True` in the
-environment (`PYTORCH_CUDA_ALLOC_CONF` before PyTorch 2.9), or pad to a few shapes. For a full device lower the peak:
-a smaller batch, activation checkpointing.
+Remove `empty_cache()`, or `garbage_collection_threshold` from the environment. For changing shapes set
+`PYTORCH_ALLOC_CONF=expandable_segments:True` in the environment (`PYTORCH_CUDA_ALLOC_CONF` before PyTorch 2.9), or pad
+to a few shapes. For a full device lower the peak: a smaller batch, activation checkpointing.
 
 ## When to leave it
 Steps in which a new shape occurs for the first time, and two processes that alternate on one device.
@@ -67,7 +69,7 @@ def check(
         f"frees it in {count(frees / steps.count)}{place(found.where)}: {_meanwhile(price, found)} that a training in "
         "steady state does not make.",
         {"allocations": (len(rows) - frees) / steps.count, "frees": frees / steps.count},
-        _fix(price, freeing, record),
+        _fix(price, freeing, rows[~np.isin(rows, freeing)], record),
     )
 
 
@@ -79,11 +81,13 @@ def _meanwhile(price: Price, found: DriverCalls) -> str:
     return f"the GPU is idle for {duration(found.idle_us)} of each step ({share}) during calls"
 
 
-def _fix(price: Price, freeing: Ints, record: RankRecord | None) -> Fix:
+def _fix(price: Price, freeing: Ints, allocating: Ints, record: RankRecord | None) -> Fix:
     """What ends these calls: retries of a full device free and allocate as `empty_cache()` does.
 
     An allocation that fails frees what is cached within the op that asked for memory; `empty_cache()` is in no op.
     """
+    if _collected(price, freeing, allocating):
+        return _NO_THRESHOLD
     retried = len(freeing) > 0 and bool(np.median(price.ops.nesting.outer_op[freeing]) >= 0)
     if retried or (record and record.memory and record.memory.get("alloc_retries")):
         return Fix(
@@ -103,6 +107,24 @@ def _fix(price: Price, freeing: Ints, record: RankRecord | None) -> Fix:
     return _FEW_SHAPES if expandable(record, price.ops.events) else EXPANDABLE
 
 
+def _collected(price: Price, freeing: Ints, allocating: Ints) -> bool:
+    """Whether memory is freed within ops before they ask the driver for any, and most of these do so then."""
+    outer = price.ops.nesting.outer_op
+    ops, first = np.unique(outer[freeing], return_index=True)
+    ops, first = ops[ops >= 0], first[ops >= 0]
+    asked = allocating[np.isin(outer[allocating], ops)]
+    begun = np.full(len(ops), -1)
+    _, earliest = np.unique(outer[asked], return_index=True)
+    begun[np.searchsorted(ops, outer[asked[earliest]])] = asked[earliest]
+    return len(ops) > 0 and bool(np.mean(begun > freeing[first]) > 1 / 2)
+
+
+_NO_THRESHOLD = Fix(
+    "Remove `garbage_collection_threshold` from the allocator's settings",
+    "exact",
+    "PYTORCH_ALLOC_CONF=garbage_collection_threshold:0.6 python train.py",
+    "python train.py",
+)
 _FEW_SHAPES = Fix(
     "Pad to a few shapes, so that cached blocks fit",
     "numerics",
@@ -148,6 +170,24 @@ EXAMPLES = [
         saves_us=(0, 1600),
         says=("allocates device memory in 2 calls a step and frees it in 1",),
         fixes=("Lower the peak",),
+    ),
+    Example(
+        "an op frees cached memory before it asks for any: a threshold for garbage collection",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [F  ][G        ][F ]         [F  ][G        ][F ]
+            cpu         [Z   ][M ]                   [Z   ][M ]
+            gpu 7   [K   ]          [K  ]        [K   ]          [K  ]
+            """,
+            us=100,
+            G=_NEEDY,
+            M=_MALLOC,
+            Z=_FREE,
+        ),
+        saves_us=(0, 1600),
+        says=("allocates device memory in 1 call a step and frees it in 1",),
+        fixes=("garbage_collection_threshold",),
     ),
     Example(
         "expandable segments are unmapped in each step",

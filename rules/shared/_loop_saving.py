@@ -38,6 +38,8 @@ def loop_saving(place: Block, loop: Loop, turn: LoopDependency, price: Price) ->
     beyond = (goes.beyond_us or 0.0) / deprofiled.plain_us
     apart = math.isinf(loop.spread)
     least = min(low * (1 - MOST_KEPT), max(low - beyond * (1.0 if apart else loop.spread), 0.0))
+    if turn.as_layer:
+        least = low  # what the layer takes of the loop was measured
     stays = 1 - goes.us / place.us if place.us else 0.0
     how = [_HIGH if stays < _VISIBLE else _HIGH_PARTLY.format(stays=percent(stays)), _LOW]
     if loop.spread > 1:
@@ -69,4 +71,4 @@ def _doubt(loop: Loop, turn: LoopDependency, stays: float) -> str:
         return _BACKWARD
     if not turn.known:
         return NOT_SEEN
-    return _MOSTLY_STAYS if 2 * stays > 1 else ""
+    return _MOSTLY_STAYS if 2 * stays > 1 and not turn.as_layer else ""

@@ -54,9 +54,8 @@ _SEQUENCES = {
     "rnn_tanh": constant("share.rnn_of_steps"),
     "rnn_relu": constant("share.rnn_of_steps"),
 }
-# Calls of an LSTM that take less are mostly the cost of calling.
-_SHORT_LSTM = constant("share.lstm_of_short_steps")
-_SHORT_LSTM_US = 120
+# Calls that take less, in recorded µs, are mostly the cost of calling.
+_SHORT = {"lstm": (constant("share.lstm_of_short_steps"), 120), "gru": (constant("share.gru_of_short_steps"), 140)}
 # Where fewer than three turns can be done at a time, nobody rewrites a loop for it.
 _MOST_ROUNDS = 1 / 3
 # Loops do not turn equally often in every step; where fewer than half as many turns were observed, it was a step of
@@ -65,6 +64,17 @@ _SEEN_TURNS = 0.5
 # An op is on the line on which most ops of its name are, among those with the same ops before and behind it: so many
 # on either side. Loops do not turn equally often in every step, so that counting from its start would not do.
 _AROUND = (4, 1, 0)
+
+
+class Stays(Struct, frozen=True):
+    """What of the ops of a loop waits for the turn before.
+
+    by_line   share of the ops of each line, at least and at most
+    as_layer  the cell that its turns call, each fed by what no turn made: a layer over all time steps does that
+    """
+
+    by_line: dict[int, Range]
+    as_layer: str = ""
 
 
 class Chains(Struct, frozen=True, eq=False):
@@ -101,8 +111,8 @@ class Chains(Struct, frozen=True, eq=False):
         again[[at for at, _ in seen.again]] = True
         return cls(short, lines, waits, again, _took_us(trace.events, costs, rows))
 
-    def stays(self, lines: Iterable[int], turns: float) -> dict[int, Range] | None:
-        """By line of a place the share of its ops that stays, at least and at most.
+    def stays(self, lines: Iterable[int], turns: float) -> Stays | None:
+        """What of the ops of a place's lines stays.
 
         All turns that need not wait are done at once. An op need not wait where its inputs come from no turn, or where
         no later turn needs what it makes. Lines without an op have no share. turns: of the place in a profiled step.
@@ -126,23 +136,41 @@ class Chains(Struct, frozen=True, eq=False):
         turning = [key for key in groups if len(groups[key]) * _MOST_ROUNDS > 1]
         stuck = {name for line, name in turning if kept[line, name][1] == 1.0 and name not in _GATHER}
         takes_parts = any(name in _VIEWS and kept[line, name][1] < 1.0 for line, name in turning)
-        if stuck <= (_CELLS.keys() | _SEQUENCES.keys() if takes_parts else _CELLS.keys()):
+        cell = self._fed_cell(groups, stuck)
+        # Whole layers that are called for each position are another rule's.
+        if (
+            not stuck
+            or cell
+            or (takes_parts and stuck & _SEQUENCES.keys() and stuck <= _CELLS.keys() | _SEQUENCES.keys())
+        ):
             once = 1 / max(map(len, groups.values()))
             kept = {
                 key: self._of_layer(key) if key[1] in stuck else (once, once) if stuck or key[1] in _COLLECT else share
                 for key, share in kept.items()
             }
-        else:
-            # To leave a recurrence is to be computed once: where that is another rule's, it is not counted twice.
-            kept = {key: (1.0, 1.0) if self._is_again(ats) else kept[key] for key, ats in groups.items()}
-        return self._by_line(groups, kept)
+            return Stays(self._by_line(groups, kept), cell)
+        # To leave a recurrence is to be computed once: where that is another rule's, it is not counted twice.
+        kept = {key: (1.0, 1.0) if self._is_again(ats) else kept[key] for key, ats in groups.items()}
+        return Stays(self._by_line(groups, kept))
+
+    def _fed_cell(self, groups: Mapping[tuple[int, str], list[int]], stuck: set[str]) -> str:
+        """The cell that turns call, if it is all that is stuck and takes something that no earlier call of it made."""
+        if not stuck or not stuck <= _CELLS.keys():
+            return ""
+        calls = sorted(at for (_, name), ats in groups.items() if name in stuck for at in ats)
+        are_calls = np.zeros(len(self.names), bool)
+        are_calls[calls] = True
+        before, _ = _depths(self.waits, are_calls)
+        fed = all(any(before[one] == 0 for one in self.waits[at]) for at in calls[1:])
+        return min(stuck) if fed else ""
 
     def _of_layer(self, key: tuple[int, str]) -> Range:
         """What a layer over all time steps takes of the calls of its cell at a line."""
         line, name = key
         known = _CELLS.get(name) or _SEQUENCES[name]
-        if name.startswith("lstm") and self.took_us.get((line, name), 0.0) < _SHORT_LSTM_US:
-            known = _SHORT_LSTM
+        short, short_us = _SHORT.get(name.removesuffix("_cell"), (known, 0))
+        if self.took_us.get((line, name), 0.0) < short_us:
+            known = short
         return known.low, known.high
 
     def _by_line(

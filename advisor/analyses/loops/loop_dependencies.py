@@ -20,6 +20,7 @@ class LoopDependency(Struct, frozen=True):
     known   whether the inputs of each op were observed
     stays   for each line the share of its ops that depends on the previous iteration, at most; other lines are unknown
     stays_at_least  the same at least: what `nn.LSTM` takes of a loop over its cells was measured as a range
+    as_layer  the cell that a layer over all time steps takes the place of for certain; empty where there is none
     missed  whether ops were observed, but not those of this loop, such as a rollout that runs once in many steps
     reads   whether Python reads numbers in most iterations and passes tensors to ops: an iteration may depend on them
     """
@@ -29,6 +30,7 @@ class LoopDependency(Struct, frozen=True):
     reads: bool
     stays_at_least: Mapping[Source, float] = {}
     missed: bool = False
+    as_layer: str = ""
 
 
 class LoopDependencies(Struct, frozen=True):
@@ -48,7 +50,7 @@ class LoopDependencies(Struct, frozen=True):
             if chains is None or stays is None:
                 return LoopDependency(False, {}, loop.feeds, missed=chains is not None)
             reads = loop.feeds and not chains.reads_before(lines)
-            least, most = ({costs.lines[at].source: both[end] for at, both in stays.items()} for end in (0, 1))
-            return LoopDependency(True, most, reads, least)
+            least, most = ({costs.lines[at].source: both[end] for at, both in stays.by_line.items()} for end in (0, 1))
+            return LoopDependency(True, most, reads, least, as_layer=stays.as_layer)
 
         return cls(tuple(of(*one) for one in places.ops), tuple(of(one.place, one.loop) for one in places.calls))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from advisor.analyses.base.optimizer_closures import closure_spans
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.lines.lines import Lines, LineTime
 from advisor.analyses.step.input_wait import fetch_rows
@@ -15,7 +16,8 @@ from advisor.trace.intervals import Intervals, subtract, total
 class HostGaps(Struct, frozen=True, eq=False):
     """Time of the loop's thread in W with no op, no fetch, no optimizer span, no backward pass and no runtime call.
 
-    Time between two nodes of the backward pass is that of the autograd engine, not of Python.
+    Time between two nodes of the backward pass is that of the autograd engine, not of Python. A closure within an
+    optimizer's step is as it would be outside.
 
     spans   that time
     us      µs per step
@@ -32,8 +34,9 @@ class HostGaps(Struct, frozen=True, eq=False):
     def compute(cls, trace: Trace, steps: Steps, lines: Lines, phases: Phases) -> HostGaps:
         """Python time of the loop."""
         events = trace.events
-        used = events.of(Category.CPU_OP, Category.RUNTIME) | fetch_rows(events) | optimizer_rows(events)
-        rows = used & (events.thread == steps.main_thread)
-        spans = subtract(steps.window, events.covered(rows))
+        on_loop = events.thread == steps.main_thread
+        used = (events.of(Category.CPU_OP, Category.RUNTIME) | fetch_rows(events)) & on_loop
+        updating = subtract(events.covered(optimizer_rows(events) & on_loop), closure_spans(events))
+        spans = subtract(subtract(steps.window, events.covered(used)), updating)
         spans = subtract(spans, phases.backward)
         return cls(spans, steps.of_window_us(total(spans)), total(spans) / steps.window_ns, lines.hot(spans))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -15,8 +16,9 @@ from ._broadcast_origins import COPIES, LOOKS, is_enlarged
 Shape = tuple[int, ...]
 
 _LINEAR = "aten::linear"
-PRODUCTS = frozenset({"aten::matmul", "aten::mm", "aten::mv"})
+PRODUCTS = frozenset({"aten::matmul", "aten::mm", "aten::mv", "aten::einsum"})
 _CONVOLUTIONS = ("aten::conv1d", "aten::conv2d", "aten::conv3d")
+_EINSUM = "aten::einsum"
 PROJECTIONS = frozenset({_LINEAR, *PRODUCTS, *_CONVOLUTIONS})
 # Enlarging by less is not worth another order.
 LEAST_GROWTH = 1.5
@@ -61,6 +63,8 @@ def projection(events: Events, row: int) -> Projection | None:
     shape, weight = sizes(dims, 0), sizes(dims, 1)
     if name == _LINEAR and len(weight) == 2 and shape and shape[-1] == weight[1]:
         return Projection(row, shape, len(shape) - 1, weight[1], weight[0])
+    if name == _EINSUM:
+        return _of_einsum(row, dims)
     # Of two square matrices it is not known which one was joined.
     if name in PRODUCTS and len(weight) in (1, 2) and shape[-1:] == weight[:1] and shape not in ((), weight):
         return Projection(row, shape, len(shape) - 1, weight[0], math.prod(weight[1:]))
@@ -68,6 +72,23 @@ def projection(events: Events, row: int) -> Projection | None:
         return None
     plain = math.prod(weight[2:]) == 1 and shape[1] == weight[1] and _moves_one(events, row)
     return Projection(row, shape, 1, weight[1], weight[0]) if plain else None
+
+
+def _of_einsum(row: int, dims: Sequence[Any]) -> Projection | None:
+    """The sum over the last dimension of a tensor with a smaller one, a matrix or a vector for each head perhaps.
+
+    Profiles do not record the equation: a dimension of the smaller tensor that the other has as well is taken for the
+    same one, as heads are; others are made.
+    """
+    given = [one for one in dims if isinstance(one, list) and one and all(isinstance(each, list) for each in one)]
+    if len(given) != 1 or len(given[0]) != 2:
+        return None
+    weight, shape = sorted((tuple(one) for one in given[0]), key=math.prod)
+    if len(shape) < 2 or not weight or shape[-1] not in (weight[0], weight[-1]) or len(weight) >= len(shape):
+        return None
+    summed = len(weight) - 1 if weight[-1] == shape[-1] else 0
+    made = [size for at, size in enumerate(weight) if at != summed and size not in shape[:-1]]
+    return Projection(row, shape, len(shape) - 1, shape[-1], math.prod(made))
 
 
 def _moves_one(events: Events, row: int) -> bool:

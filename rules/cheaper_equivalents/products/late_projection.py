@@ -167,6 +167,14 @@ def _graph(**made: Any) -> Drawing:
     )
 
 
+def _heads(weight: list[int]) -> Drawing:
+    """Scores of all pairs for each of four heads, by `einsum` of the joined pairs with a vector for each head."""
+    each = [24, 4, 24, 24, 32]
+    strides = [[3072, 32, 128, 0, 1], [3072, 32, 0, 128, 1]]
+    product = op("einsum", [], [[24, 4, 24, 24, 64], weight], [], number=2)
+    return _drawn(U=op("cat", [each, each], [], number=1, **_strides(strides, [])), A=product)
+
+
 def _strides(*of_each: Any) -> dict[str, Any]:
     return {"Input Strides": [*of_each]}
 
@@ -203,6 +211,19 @@ EXAMPLES = [
         saves_us=(4500, 5900),
         facts=_OF_GRAPH,
         says=("and then a product from 16 to 1 channels", "160,000 positions", "400 times as many"),
+    ),
+    Example(
+        "scores of all pairs of nodes, with a vector for each head",
+        _heads([4, 64]),
+        saves_us=(2600, 3000),
+        facts=observed("linear cat einsum cross_entropy_loss", _CHAIN),
+        says=("and then a product from 64 to 1 channels", "55,296 positions", "24 times as many"),
+    ),
+    Example(
+        "a product that sums over heads, not over what was joined",
+        _heads([32, 4]),
+        facts=observed("linear cat einsum cross_entropy_loss", _CHAIN),
+        near_miss=True,
     ),
     Example(
         "the features of pairs were made by a layer, not said again",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from advisor.analyses.base.step_rows import marked_by_optimizer
+from advisor.analyses.step.host_gaps import HostGaps
 from advisor.api import NEXT, ZERO_GRAD, Breakdown, Ev, OptimizerWork, Steps, Trace, draw
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.computed import Computed
@@ -164,3 +165,25 @@ def test_updates_of_several_optimizers_of_one_name_are_one_iteration(nodes: tupl
     assert len(marks.spans) == steps
     if steps == 3:
         assert (marks.spans[:, 1] - marks.spans[:, 0] == len(_UPDATES) / 4 * 100_000).all()
+
+
+def test_what_a_callback_does_behind_the_backward_pass_is_python_of_the_script() -> None:
+    computed = analysed(
+        draw(
+            """
+            step   [1                                       ]
+            cpu    [D ][O                                   ]
+            cpu        [F    ][Z][B    ]     [G]   [H]  [U ]
+            """,
+            us=100,
+            D=NEXT,
+            Z=ZERO_GRAD,
+            G=Ev("aten::detach"),
+            H=Ev("aten::detach"),
+            U=UPDATE,
+        )
+    )
+    # Python before ops that look at gradients, 500 and 300 µs, and behind the step; 200 before the update are its own.
+    gaps = computed.get(HostGaps)
+    assert gaps.us == pytest.approx(1100, abs=1)
+    assert parts(computed)["optimizer"] == pytest.approx(300 + 200 + 400, abs=101)

@@ -141,6 +141,8 @@ def settings(source: str) -> dict[str, Any]:
         ("class A:\n    attn_implementation: str = field(default='eager')", "attn_implementation", 2),
         ("class A:\n    eval_steps: int = Field(50)\n    save: bool = Field(True)", "evaluation_every", 2),
         ("trainer = Trainer(\n    precision='bf16-mixed',\n)", "autocast", 2),
+        ("trainer = Trainer(\n    precision='64-true',\n)", "double", 2),
+        ("def train(\n    precision: str = '64-true',\n):\n    Trainer(precision=precision)", "double", 2),
         ("args = TrainingArguments('kept',\n    bf16=True)", "autocast", 2),
         ("with torch.autocast('cpu', dtype=torch.bfloat16):\n    loss = model(x)", "autocast", 1),
         ("args = TrainingArguments('kept',\n    skip_memory_metrics=False)", "memory_metrics", 2),

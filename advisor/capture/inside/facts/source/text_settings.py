@@ -64,7 +64,7 @@ _SETTINGS = (
 # Calls of which there may be several, one for each kind of module: the first stands for them all.
 FIRST_COUNTS = ("fully_shard",)
 # What says more than another mention of a setting -> the setting.
-FIRST_OF = {".double()": "double", "checkpointing=True": "checkpointing"}
+FIRST_OF = {".double()": "double", "precision=64": "double", "checkpointing=True": "checkpointing"}
 _SWITCHES = {
     "cudnn_benchmark": ("cudnn", "benchmark"),
     "cudnn_deterministic": ("cudnn", "deterministic"),
@@ -137,6 +137,8 @@ def of_value(name: str, given_it: object) -> str:
         return name
     if name == "compute_metrics" or (name == "attn_implementation" and given_it == "eager"):
         return name
+    if name == "precision" and str(given_it) in ("64", "64-true"):
+        return "precision=64"
     narrow = name in ("precision", "mixed_precision") and "16" in str(given_it)
     return "autocast" if narrow or (given_it is True and name in ("bf16", "fp16")) else ""
 
