@@ -53,22 +53,34 @@ def _with_rank(merged: list[Finding], findings: Sequence[Finding]) -> list[Findi
     """The findings with those of one more rank, each of which adds its rank to the one that says the same, if any.
 
     The reference rank comes first: its numbers stand. What says the same with other numbers, at the same first line,
-    is the same where nothing says it in the same words.
+    is the same where nothing says it in the same words; and so is what says it without a line, as ranks do whose lines
+    were not recorded.
     """
     found, free, left = list(merged), set(range(len(merged))), list(findings)
-    for key in (_exactly, _nearly):
+    for same in (_exactly, _nearly, _without_a_line):
         for finding in tuple(left):
-            at = next((at for at in sorted(free) if key(found[at]) == key(finding)), None)
+            at = next((at for at in sorted(free) if same(found[at], finding)), None)
             if at is not None:
-                found[at] = replace(found[at], ranks=tuple(sorted({*found[at].ranks, *finding.ranks})))
+                ranks = tuple(sorted({*found[at].ranks, *finding.ranks}))
+                found[at] = replace(found[at], ranks=ranks, where=found[at].where or finding.where)
                 free.discard(at)
                 left.remove(finding)
     return found + left
 
 
-def _exactly(finding: Finding) -> object:
-    return finding.where, finding.fix.title if finding.fix else "", finding.claims
+def _exactly(one: Finding, other: Finding) -> bool:
+    titles = [each.fix.title if each.fix else "" for each in (one, other)]
+    return (one.where, titles[0], one.claims) == (other.where, titles[1], other.claims)
 
 
-def _nearly(finding: Finding) -> object:
-    return finding.where[:1], re.sub(r"[\d.,]+", "#", finding.fix.title) if finding.fix else ""
+def _nearly(one: Finding, other: Finding) -> bool:
+    return one.where[:1] == other.where[:1] and _advice(one) == _advice(other)
+
+
+def _without_a_line(one: Finding, other: Finding) -> bool:
+    return not (one.where and other.where) and (_advice(one), one.claims) == (_advice(other), other.claims)
+
+
+def _advice(finding: Finding) -> str:
+    """The title of the fix, whatever numbers it has."""
+    return re.sub(r"[\d.,]+", "#", finding.fix.title) if finding.fix else ""

@@ -53,6 +53,7 @@ from advisor.api import (
     Trace,
     Treatment,
     draw,
+    loop_around,
     subtract,
     total,
 )
@@ -149,6 +150,9 @@ def _where(costs: LineCosts | None, sites: CallSites | None, part: str, forward:
     if line is None or not line.parts.get(part):
         return ()
     called = sites.leading_to(line.source) if sites else ()
+    around = loop_around(costs, line.source) if costs else None
+    if around is not None and (around.file, around.function) == (line.source.file, line.source.function):
+        called = ()  # the loop runs both itself, whoever calls its function
     model = sites.beside(int(forward[0]), line.source) if sites and not called and len(forward) else None
     return (*((model,) if model else ()), *reversed(called), line.source)
 

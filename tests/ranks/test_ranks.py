@@ -225,6 +225,14 @@ def test_other_lines_are_other_findings() -> None:
     assert [one.ranks for one in outcome.findings] == [(0,), (1,)]
 
 
+def test_a_rank_whose_lines_were_not_recorded_says_the_same() -> None:
+    mine, theirs = replace(_batch(0, 16), where=()), _batch(1, 32)
+    first, second = (Outcome("small-batch", "found", findings=(one,)) for one in (mine, theirs))
+    for reference in (first, second):
+        [outcome] = merge.merged_outcomes([(first,), (second,)], (reference,))
+        assert [(one.where, one.ranks) for one in outcome.findings] == [(theirs.where, (0, 1))]
+
+
 def test_communication_keeps_what_the_rank_itself_does_not_wait() -> None:
     """Of 10 ms in communication 7 are waiting, though the job would win only 2 from ending one cause of it."""
     talk = Finding("talks", claims=("communication",), saving=Saving(1_000.0, 9_000.0, "modelled", "half as often"))
