@@ -106,9 +106,9 @@ def test_turns_that_one_op_can_do_promise_something_for_certain(turn):
 def test_cells_that_take_parts_of_a_sequence_are_a_layer_for_certain():
     fed: list[Op] = [(31, "select", ()), (32, "gru_cell", ("a", "-b"))]
     found = finding(fed, waiting(fed, ITERATIONS))
-    # A short call of a GRU's cell: 63 to 87 % of the cells' half of the loop stay.
+    # A short call of a GRU's cell: 55 to 87 % of the cells' half of the loop stay.
     assert found.fix.title == "Call `nn.GRU` once for the whole sequence"
-    assert share(fed, found) == pytest.approx(1 - 0.63 / 2 - 0.5 / ITERATIONS, rel=0.02)
+    assert share(fed, found) == pytest.approx(1 - 0.55 / 2 - 0.5 / ITERATIONS, rel=0.02)
     assert found.saving.low_us > 0
     made: list[Op] = [(31, "select", ("-b",)), (32, "gru_cell", ("a", "-b"))]
     assert finding(made, waiting(made, ITERATIONS)) is None

@@ -55,7 +55,7 @@ _SEQUENCES = {
     "rnn_relu": constant("share.rnn_of_steps"),
 }
 # Calls that take less, in recorded µs, are mostly the cost of calling.
-_SHORT = {"lstm": (constant("share.lstm_of_short_steps"), 120), "gru": (constant("share.gru_of_short_steps"), 140)}
+_SHORT = {"lstm": (constant("share.lstm_of_short_steps"), 120), "gru": (constant("share.gru_of_short_steps"), 160)}
 # Where fewer than three turns can be done at a time, nobody rewrites a loop for it.
 _MOST_ROUNDS = 1 / 3
 # Loops do not turn equally often in every step; where fewer than half as many turns were observed, it was a step of
