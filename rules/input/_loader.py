@@ -26,7 +26,7 @@ from advisor.api import (
 )
 
 from ..shared._batches import Batch, batch
-from ..shared._places import first_of, made_at, workers_at
+from ..shared._places import first_of, made_at, restarts_at, workers_at
 from ..shared._words import loader_call, percent
 from ._costly_lines import CostlyLines, costly_lines
 from ._sample_ops import at_once_us
@@ -136,7 +136,9 @@ class Seen(Struct, frozen=True, eq=False):
             "sample_us": self.facts.sample_us if self.facts else None,
         }
         # What is to be changed is where the loader is made; other fixes have it as a last place, to say which it is.
-        first = workers_at(self.facts) if fix and "DataLoader(" in fix.after else ()
+        first: tuple[Source, ...] = ()
+        if fix and "DataLoader(" in fix.after:
+            first = restarts_at(self.facts) if "persistent_workers" in fix.title else workers_at(self.facts)
         where = first_of(first, (*self.where, *made_at(self.facts)))
         return Finding(message, saving=saving, where=where, facts=known | facts, fix=fix, claims=claims)
 

@@ -31,7 +31,7 @@ from advisor.api import Example, Finding, Fix, RankRecord, RunPart, Source, Watc
 
 from ..shared._examples import STEPS_ON_CPU
 from ..shared._fewer_workers import enough_workers
-from ..shared._places import place, workers_at
+from ..shared._places import place, restarts_at
 from ..shared._run_examples import run_of, sample
 from ..shared._run_parts import MOST_PLACES, each_hour, finding_of, is_known, saving_of, watched
 from ..shared._words import percent, plural
@@ -98,7 +98,7 @@ def _made(record: RankRecord) -> Iterator[Source]:
     """The lines that make loaders which do not keep their workers, for evaluations too: the argument belongs there."""
     for loader in (*record.loaders, *record.evaluation_loaders):
         if loader.num_workers and not loader.persistent_workers:
-            yield from workers_at(loader)
+            yield from restarts_at(loader)
 
 
 def _facts(restarts: int, wait_s: float, steps: int = 200) -> dict[str, Any]:
@@ -163,6 +163,23 @@ EXAMPLES = [
         },
         saves_us=(70_000, 110_000),
         says=("60 times at train.py:80 and train.py:92",),
+    ),
+    Example(
+        "workers that are not kept, by the default of an argument",
+        STEPS_ON_CPU,
+        facts=_facts(40, 20.0)
+        | {
+            "loaders": [
+                {
+                    "num_workers": 2,
+                    "file": "train.py",
+                    "line": 60,
+                    "persistent_off_at": {"file": "train.py", "line": 12, "function": ""},
+                }
+            ]
+        },
+        saves_us=(35_000, 110_000),
+        says=("40 times at train.py:80",),
     ),
     Example("long epochs", STEPS_ON_CPU, facts=_facts(3, 0.5), near_miss=True),
     Example("an iterator for each batch", STEPS_ON_CPU, facts=_facts(200, 20.0), near_miss=True),

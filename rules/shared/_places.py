@@ -79,6 +79,11 @@ def workers_at(loader: Loader | None) -> tuple[Source, ...]:
     return first_of((*passed, *made_at(loader)), (one for other in others for one in made_at(other)))
 
 
+def restarts_at(loader: Loader | None) -> tuple[Source, ...]:
+    """Where a loader is told not to keep its workers, if it is, and where it is given them."""
+    return first_of(made_at(loader.persistent_off_at if loader else None), workers_at(loader))
+
+
 def set_at(settings: Settings | None, *names: str) -> tuple[Source, ...]:
     """Where the script set one of these, as `Settings.set_at` names them; empty where it did not, or nobody saw it.
 

@@ -9,7 +9,7 @@ import pytest
 
 from advisor.capture.record import CodePlace, Loader, MadeClass, Optimizer, RankRecord, Settings
 from advisor.model import Source
-from advisor.rules.shared._places import asked_at, object_of, set_at, workers_at
+from advisor.rules.shared._places import asked_at, object_of, restarts_at, set_at, workers_at
 
 callers: Any = import_module("advisor.rules.distributed._callers")
 RECORD = RankRecord(classes={"pace.py": [MadeClass(1, 30, "train.py", 81), MadeClass(10, 14, "train.py", 90)]})
@@ -40,6 +40,13 @@ def test_the_value_of_a_setting_comes_before_the_call_that_takes_it():
     assert numbers(set_at(known, "threads", "OMP_NUM_THREADS")) == [7, 40]
     assert numbers(set_at(known, "deterministic", "threads")) == [41]
     assert set_at(known, "flash_sdp") == set_at(None, "threads") == ()
+
+
+def test_workers_that_are_not_kept_are_named_where_they_are_told_so():
+    loader = Loader(file="train.py", line=20, workers_passed_at=at(24), persistent_off_at=at(9))
+    assert numbers(restarts_at(loader)) == [9, 24, 20]
+    assert numbers(restarts_at(Loader(file="train.py", line=20))) == [20]
+    assert restarts_at(None) == ()
 
 
 def test_a_loop_over_parameters_is_named_where_it_is_asked_for():

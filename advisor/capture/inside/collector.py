@@ -177,7 +177,7 @@ class Collector:
         options = attempt(partial(self.setting_lines.as_optioned, loader)) or {}
         lines = self.setting_lines
         made = {"dataset_at": lines.of_dataset, "options_at": lines.of_options, "sampler_at": lines.of_sampler}
-        made["workers_passed_at"] = lines.of_workers
+        made |= {"workers_passed_at": lines.of_workers, "persistent_off_at": lines.of_kept_workers}
         known = {name: attempt(partial(of, loader)) or None for name, of in made.items()}
         return {**known, **options} | {
             f"{argument}_at": attempt(partial(self.setting_lines.of_number, loader, argument)) or None

@@ -161,6 +161,14 @@ def test_settings_that_only_the_text_tells(text: str, setting: str, line: int) -
     assert settings(text)[setting]["line"] == line
 
 
+def test_where_a_loader_is_told_not_to_keep_its_workers() -> None:
+    known = ScriptText(())
+    text = "DataLoader(\n    data,\n    persistent_workers=keep,\n)\ndef make(workers=2,\n         keep=False): ..."
+    known.sources = {"train.py": text}
+    place = {"file": "train.py", "line": 1, "function": ""}
+    assert known.switched_off("persistent_workers", place)["line"] == 6
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

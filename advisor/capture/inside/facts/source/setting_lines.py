@@ -147,6 +147,10 @@ class SettingLines:
         """Where the call that made a loader is given the number of its workers, if not at its first line."""
         return self.text.passed_at("num_workers", _made(loader))
 
+    def of_kept_workers(self, loader: dict[str, Any]) -> Place:
+        """Where a loader is told not to keep its workers, by the text, if not at the call's first line."""
+        return self.text.switched_off("persistent_workers", _made(loader))
+
     def of_dataset(self, loader: dict[str, Any]) -> Place:
         """Where the dataset of a loader is made, by the text; empty where that is not known."""
         return self.text.dataset(_made(loader))
