@@ -51,7 +51,7 @@ def at_once_us(price: Price, waits: InputWaits, facts: Loader | None, of_lines: 
     if beyond_ns is None or len(rows) < size * len(waits.rows) or _alike(events, rows, size * len(waits.rows)) < _ALIKE:
         return 0.0
     python_us = ops.steps.per_step_us(total(intersect(waits.spans, known.python)))
-    fetching = known.in_part("fetch", waits.us, len(rows) / ops.steps.count, python_us)
+    fetching = known.in_part("fetch", waits.us, len(rows) / ops.steps.count, python_us=python_us)
     stays_us = ops.steps.per_step_us(float(beyond_ns[rows].sum())) + python_us
     taken_us = max(known.us(fetching)[0] - (1 - of_lines) * waits.us, 0.0)
     calls_us = int(np.isin(rows, ops.outermost).sum()) / ops.steps.count * price.added.calls_us("op_calls.single")[0]

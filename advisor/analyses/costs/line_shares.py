@@ -60,13 +60,13 @@ class _Backward(Struct, frozen=True):
         if not self.caused_us or not waited_us:
             return deprofiled.in_part(BACKWARD, 0.0)
         part = waited_us / self.waited_us
-        return deprofiled.in_part(BACKWARD, waited_us, part * self.caused_rows, part * self.caused_weight)
+        return deprofiled.in_part(BACKWARD, waited_us, part * self.caused_rows, weight=part * self.caused_weight)
 
     def of_line(self, deprofiled: Deprofiled, line: LineCost) -> Stretch:
         """What a line's forward operators caused, no more in all than was waited."""
         part = min(self.waited_us / self.caused_us, 1.0) if self.caused_us else 0.0
         rows, weight = part * line.backward_rows, part * line.backward_weight
-        return deprofiled.in_part(BACKWARD, part * line.backward_us, rows, weight)
+        return deprofiled.in_part(BACKWARD, part * line.backward_us, rows, weight=weight)
 
 
 def _place(line: LineCost) -> Place:

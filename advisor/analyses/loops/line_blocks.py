@@ -93,7 +93,7 @@ class Block(Struct, frozen=True):
 
     def whole(self, deprofiled: Deprofiled) -> Stretch:
         """The work of the lines and of the backward pass of their ops."""
-        behind = deprofiled.in_part("backward", self.backward_us, self.backward_rows, self.backward_weight)
+        behind = deprofiled.in_part("backward", self.backward_us, self.backward_rows, weight=self.backward_weight)
         return _at_most(deprofiled, self.work + behind)
 
     def less(self, stays: Mapping[Source, float]) -> Block:

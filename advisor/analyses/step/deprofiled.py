@@ -123,7 +123,7 @@ class Deprofiled(Struct, frozen=True, eq=False):
         return float((last - first).sum()), float((self.summed[last] - self.summed[first]).sum())
 
     def in_part(
-        self, name: str, us: float, rows: float = 0.0, weight: float | None = None, python_us: float = 0.0
+        self, name: str, us: float, rows: float = 0.0, *, weight: float | None = None, python_us: float = 0.0
     ) -> Stretch:
         """Work in one part of the step: fetch, backward, optimizer or rest.
 
@@ -141,7 +141,7 @@ class Deprofiled(Struct, frozen=True, eq=False):
         here = next((part for part in self.parts if part.name == name or len(self.parts) == 1), None)
         rows, weight = (here.rows, here.weight) if here is not None and here.recorded_us else (0.0, 0.0)
         part = us / here.recorded_us if here is not None and here.recorded_us else 0.0
-        return self.in_part(name, us, part * rows, part * weight)
+        return self.in_part(name, us, part * rows, weight=part * weight)
 
     @classmethod
     def compute(
