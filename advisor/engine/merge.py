@@ -57,7 +57,8 @@ def _with_rank(merged: list[Finding], findings: Sequence[Finding]) -> list[Findi
     were not recorded.
     """
     found, free, left = list(merged), set(range(len(merged))), list(findings)
-    for same in (_exactly, _nearly, _without_a_line):
+    without_lines = any(not any(one.where for one in said) for said in (merged, findings))
+    for same in (_exactly, _nearly, *((_without_a_line,) if without_lines else ())):
         for finding in tuple(left):
             at = next((at for at in sorted(free) if same(found[at], finding)), None)
             if at is not None:
@@ -78,7 +79,7 @@ def _nearly(one: Finding, other: Finding) -> bool:
 
 
 def _without_a_line(one: Finding, other: Finding) -> bool:
-    return not (one.where and other.where) and (_advice(one), one.claims) == (_advice(other), other.claims)
+    return one.fix is not None and (_advice(one), one.claims) == (_advice(other), other.claims)
 
 
 def _advice(finding: Finding) -> str:

@@ -8,9 +8,10 @@ allocator keeps freed memory for the next tensor, so a training in steady state 
 Each call goes to the driver, and `cudaFree` waits until the device has finished all its work: the queue runs empty.
 Causes are `torch.cuda.empty_cache()` in the loop, shapes that change from step to step, or a device so full that
 PyTorch has to free cached memory before it can allocate more: then the calls that free lie inside the op that needs
-memory, behind a call that could not allocate. Where no such call comes before them, it is
-`garbage_collection_threshold` that frees cached memory before each allocation (c10/cuda/CUDACachingAllocator.cpp,
-`malloc`). Expandable segments map and unmap memory instead (`cuMemMap`, `cuMemUnmap`).
+memory, behind a call that could not allocate. Where no such call comes before them, `garbage_collection_threshold`
+frees cached memory before each allocation, or `torch.cuda.set_per_process_memory_fraction` leaves no room
+(c10/cuda/CUDACachingAllocator.cpp, `malloc`). Expandable segments map and unmap memory instead (`cuMemMap`,
+`cuMemUnmap`).
 
 ## How to fix it
 Remove `empty_cache()`, or `garbage_collection_threshold` from the environment. For changing shapes set
@@ -29,6 +30,7 @@ import numpy as np
 
 from advisor.api import (
     FORWARD,
+    Category,
     Ev,
     Example,
     Finding,
@@ -86,7 +88,7 @@ def _fix(price: Price, freeing: Ints, allocating: Ints, record: RankRecord | Non
 
     An allocation that fails frees what is cached within the op that asked for memory; `empty_cache()` is in no op.
     """
-    if _collected(price, freeing, allocating):
+    if _may_collect(record) and _collected(price, freeing, allocating):
         return _NO_THRESHOLD
     retried = len(freeing) > 0 and bool(np.median(price.ops.nesting.outer_op[freeing]) >= 0)
     if retried or (record and record.memory and record.memory.get("alloc_retries")):
@@ -107,20 +109,30 @@ def _fix(price: Price, freeing: Ints, allocating: Ints, record: RankRecord | Non
     return _FEW_SHAPES if expandable(record, price.ops.events) else EXPANDABLE
 
 
+def _may_collect(record: RankRecord | None) -> bool:
+    """Whether a threshold may be set: where the environment was recorded it says so; retries are of a full device."""
+    if record is None:
+        return True
+    known = record.environment or {}
+    set_ = not known or any("garbage_collection_threshold" in value for value in known.values())
+    return set_ and not (record.memory and record.memory.get("alloc_retries"))
+
+
 def _collected(price: Price, freeing: Ints, allocating: Ints) -> bool:
     """Whether memory is freed within ops before they ask the driver for any, and most of these do so then."""
-    outer = price.ops.nesting.outer_op
-    ops, first = np.unique(outer[freeing], return_index=True)
+    events = price.ops.events
+    around = price.ops.nesting.ancestor(events.of(Category.CPU_OP))
+    ops, first = np.unique(around[freeing], return_index=True)
     ops, first = ops[ops >= 0], first[ops >= 0]
-    asked = allocating[np.isin(outer[allocating], ops)]
+    asked = allocating[np.isin(around[allocating], ops)]
     begun = np.full(len(ops), -1)
-    _, earliest = np.unique(outer[asked], return_index=True)
-    begun[np.searchsorted(ops, outer[asked[earliest]])] = asked[earliest]
+    asking, earliest = np.unique(around[asked], return_index=True)
+    begun[np.searchsorted(ops, asking)] = asked[earliest]
     return len(ops) > 0 and bool(np.mean(begun > freeing[first]) > 1 / 2)
 
 
 _NO_THRESHOLD = Fix(
-    "Remove `garbage_collection_threshold` from the allocator's settings",
+    "Remove `garbage_collection_threshold`, or the process's limit on memory",
     "exact",
     "PYTORCH_ALLOC_CONF=garbage_collection_threshold:0.6 python train.py",
     "python train.py",
@@ -188,6 +200,24 @@ EXAMPLES = [
         saves_us=(0, 1600),
         says=("allocates device memory in 1 call a step and frees it in 1",),
         fixes=("garbage_collection_threshold",),
+    ),
+    Example(
+        "the same where the environment has no such threshold",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [F  ][G        ][F ]         [F  ][G        ][F ]
+            cpu         [Z   ][M ]                   [Z   ][M ]
+            gpu 7   [K   ]          [K  ]        [K   ]          [K  ]
+            """,
+            us=100,
+            G=_NEEDY,
+            M=_MALLOC,
+            Z=_FREE,
+        ),
+        facts={"environment": {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128"}},
+        saves_us=(0, 1600),
+        fixes=("Lower the peak",),
     ),
     Example(
         "expandable segments are unmapped in each step",

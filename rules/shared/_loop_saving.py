@@ -25,6 +25,7 @@ _BACKWARD = (
 _NUMBERS = "numbers that an iteration reads go through Python, where the next iteration may need them"
 NOT_SEEN = "it was not recorded whether iterations depend on each other, in which case no single op replaces them"
 _MOSTLY_STAYS = "most of the loop depends on the previous iteration, so the rest has to be moved out of it"
+_PERHAPS = "the cells may read what an earlier call made in another way than a layer over all time steps does"
 # A part of the place's time that is more than chance.
 _VISIBLE = 0.1
 
@@ -69,6 +70,6 @@ def _doubt(loop: Loop, turn: LoopDependency, stays: float) -> str:
         return _NUMBERS
     if loop.derives:
         return _BACKWARD
-    if not turn.known:
-        return NOT_SEEN
+    if not turn.known or turn.perhaps_layer:
+        return _PERHAPS if turn.known else NOT_SEEN
     return _MOSTLY_STAYS if 2 * stays > 1 and not turn.as_layer else ""

@@ -233,6 +233,17 @@ def test_a_rank_whose_lines_were_not_recorded_says_the_same() -> None:
         assert [(one.where, one.ranks) for one in outcome.findings] == [(theirs.where, (0, 1))]
 
 
+def test_a_finding_without_a_line_beside_others_with_theirs_stays_by_itself() -> None:
+    inside, own = replace(_batch(0, 16), where=()), _batch(0, 32)
+    theirs = _batch(1, 64, line=99)
+    first, second = (
+        Outcome("small-batch", "found", findings=(inside, own)),
+        Outcome("small-batch", "found", findings=(theirs,)),
+    )
+    [outcome] = merge.merged_outcomes([(first,), (second,)], (first,))
+    assert sorted(one.ranks for one in outcome.findings) == [(0,), (0,), (1,)]
+
+
 def test_communication_keeps_what_the_rank_itself_does_not_wait() -> None:
     """Of 10 ms in communication 7 are waiting, though the job would win only 2 from ending one cause of it."""
     talk = Finding("talks", claims=("communication",), saving=Saving(1_000.0, 9_000.0, "modelled", "half as often"))

@@ -37,7 +37,8 @@ def closure_spans(events: Events) -> Intervals:
         runs = zip(edges, stops, stops[1:], strict=False)
         ends = [(edge, int(node_end[stop - 1])) for edge, begin, stop in runs if stop > begin]
         found += [(start, ends[0][1]), *ends[1:]]
-        found[-1] = (found[-1][0], _end(events, row, found[-1][1], end))
+        if len(ends) == 1:  # between the closures of a line search lies the optimizer's own work
+            found[-1] = (found[-1][0], _end(events, row, found[-1][1], end))
     return union([one for one, _ in found], [other for _, other in found])
 
 
@@ -57,4 +58,5 @@ def _end(events: Events, step: int, last_node_ns: int, end_ns: int) -> int:
 def _updates(name: str) -> bool:
     """Whether an op changes tensors in place, as each optimizer's first ops do, which count its steps."""
     op = name.removeprefix("aten::")
-    return op.startswith(("_foreach_", "_fused_")) or (op.endswith("_") and name.startswith("aten::"))
+    in_place = op.endswith("_") and not op.endswith("__") and name.startswith("aten::")
+    return in_place or op.startswith(("_foreach_", "_fused_"))

@@ -310,7 +310,8 @@ def _backward(
     found = {"backward_us": us}
     for name, of in (("backward_rows", None), ("backward_weight", weights[held])):
         inside = np.bincount(node_of[held], of, minlength=len(events))
-        found[name] = np.bincount(node_line[rows], inside[rows], minlength=places.count) / steps.count
+        whole = inside[every].sum() / known if (known := inside[numbered].sum()) else 0.0
+        found[name] = np.bincount(node_line[rows], inside[rows], minlength=places.count) / steps.count * whole
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from msgspec import Struct
@@ -36,6 +37,8 @@ _GATHER = frozenset(
 # Parts of tensors that were there before, and the numbers in them: nothing is made.
 _VIEWS = ("select", "slice", "view", "unsqueeze", "squeeze", "expand", "alias", "unbind", "narrow", "detach")
 _NUMBERS = ("item", "_local_scalar_dense", "is_nonzero")
+# Updates of an optimizer, casts and norms of weights.
+_MAKE_WEIGHTS = ("_fused_", "_foreach_", "_to_copy", "_weight_norm")
 # What one op over all turns makes need not be put together.
 _COLLECT = ("cat", "stack")
 # Recurrences for which there is a layer over all times, and what it takes of a loop over them: it runs the product with
@@ -71,10 +74,12 @@ class Stays(Struct, frozen=True):
 
     by_line   share of the ops of each line, at least and at most
     as_layer  the cell that its turns call, each fed by what no turn made: a layer over all time steps does that
+    perhaps   whether they call cells of which that is not sure
     """
 
     by_line: dict[int, Range]
     as_layer: str = ""
+    perhaps: bool = False
 
 
 class Chains(Struct, frozen=True, eq=False):
@@ -136,33 +141,50 @@ class Chains(Struct, frozen=True, eq=False):
         turning = [key for key in groups if len(groups[key]) * _MOST_ROUNDS > 1]
         stuck = {name for line, name in turning if kept[line, name][1] == 1.0 and name not in _GATHER}
         takes_parts = any(name in _VIEWS and kept[line, name][1] < 1.0 for line, name in turning)
-        cell = self._fed_cell(groups, stuck)
+        fed, cell = self._of_cells(groups, stuck)
         # Whole layers that are called for each position are another rule's.
-        if (
-            not stuck
-            or cell
-            or (takes_parts and stuck & _SEQUENCES.keys() and stuck <= _CELLS.keys() | _SEQUENCES.keys())
-        ):
+        sequences = takes_parts and stuck & _SEQUENCES.keys() and stuck <= _CELLS.keys() | _SEQUENCES.keys()
+        if not stuck or fed or sequences:
             once = 1 / max(map(len, groups.values()))
             kept = {
                 key: self._of_layer(key) if key[1] in stuck else (once, once) if stuck or key[1] in _COLLECT else share
                 for key, share in kept.items()
             }
-            return Stays(self._by_line(groups, kept), cell)
+            return Stays(self._by_line(groups, kept), cell, perhaps=fed and not cell)
         # To leave a recurrence is to be computed once: where that is another rule's, it is not counted twice.
         kept = {key: (1.0, 1.0) if self._is_again(ats) else kept[key] for key, ats in groups.items()}
         return Stays(self._by_line(groups, kept))
 
-    def _fed_cell(self, groups: Mapping[tuple[int, str], list[int]], stuck: set[str]) -> str:
-        """The cell that turns call, if it is all that is stuck and takes something that no earlier call of it made."""
+    def _of_cells(self, groups: Mapping[tuple[int, str], list[int]], stuck: set[str]) -> tuple[bool, str]:
+        """(whether only cells are stuck, each fed by something that no earlier call made; the cell, if it is sure).
+
+        It is where each call takes its part of a tensor, and the state of the call before as it is: weights that are
+        made in each turn are no input, and a state that is masked or added to is no layer's.
+        """
         if not stuck or not stuck <= _CELLS.keys():
-            return ""
+            return False, ""
         calls = sorted(at for (_, name), ats in groups.items() if name in stuck for at in ats)
         are_calls = np.zeros(len(self.names), bool)
         are_calls[calls] = True
         before, _ = _depths(self.waits, are_calls)
         fed = all(any(before[one] == 0 for one in self.waits[at]) for at in calls[1:])
-        return min(stuck) if fed else ""
+        sure = fed and all(
+            any(before[one] == 0 and self._is_input(one, calls[0]) for one in self.waits[at])
+            and all(before[one] == 0 or self._is_of(one, previous) for one in self.waits[at])
+            for previous, at in pairwise(calls)
+        )
+        return fed, min(stuck) if sure else ""
+
+    def _is_input(self, at: int, first: int) -> bool:
+        """Whether an op made what a loop goes through, before its first call: an update or a cast makes weights."""
+        name = self.names[at]
+        makes_weights = name == "to" or name.endswith("_") or name.startswith(_MAKE_WEIGHTS)
+        return name in _VIEWS or (at < first and not makes_weights)
+
+    def _is_of(self, at: int, call: int) -> bool:
+        """Whether an op is this call, or only looks at what it made."""
+        looks = self.names[at] in _VIEWS and bool(self.waits[at])
+        return at == call or (looks and all(self._is_of(one, call) for one in self.waits[at] if one < at))
 
     def _of_layer(self, key: tuple[int, str]) -> Range:
         """What a layer over all time steps takes of the calls of its cell at a line."""

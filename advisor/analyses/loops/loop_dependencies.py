@@ -21,6 +21,7 @@ class LoopDependency(Struct, frozen=True):
     stays   for each line the share of its ops that depends on the previous iteration, at most; other lines are unknown
     stays_at_least  the same at least: what `nn.LSTM` takes of a loop over its cells was measured as a range
     as_layer  the cell that a layer over all time steps takes the place of for certain; empty where there is none
+    perhaps_layer  whether such a layer may take the place of its cells
     missed  whether ops were observed, but not those of this loop, such as a rollout that runs once in many steps
     reads   whether Python reads numbers in most iterations and passes tensors to ops: an iteration may depend on them
     """
@@ -31,6 +32,7 @@ class LoopDependency(Struct, frozen=True):
     stays_at_least: Mapping[Source, float] = {}
     missed: bool = False
     as_layer: str = ""
+    perhaps_layer: bool = False
 
 
 class LoopDependencies(Struct, frozen=True):
@@ -51,6 +53,6 @@ class LoopDependencies(Struct, frozen=True):
                 return LoopDependency(False, {}, loop.feeds, missed=chains is not None)
             reads = loop.feeds and not chains.reads_before(lines)
             least, most = ({costs.lines[at].source: both[end] for at, both in stays.by_line.items()} for end in (0, 1))
-            return LoopDependency(True, most, reads, least, as_layer=stays.as_layer)
+            return LoopDependency(True, most, reads, least, as_layer=stays.as_layer, perhaps_layer=stays.perhaps)
 
         return cls(tuple(of(*one) for one in places.ops), tuple(of(one.place, one.loop) for one in places.calls))

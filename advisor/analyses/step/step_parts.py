@@ -105,8 +105,9 @@ class StepParts(Struct, frozen=True, eq=False):
 def row_weights(events: Events, ops: Ints, nesting: Nesting) -> Floats:
     """(n,) what recording each of these ops of one thread costs, in ops of a loop of short ones; 0 for other events.
 
-    Among short ops the profiler's code and tables lie in the caches; an op that works for long leaves little of them.
-    The rows of an op and of those inside it cost alike: by the time from its start to the next op's for each of them.
+    Among short ops the profiler's code and tables lie in the caches; work that takes long leaves little of them. The
+    rows of an op and of those inside it cost alike, by how long they take: the time from its start to that of the next
+    op, for each of them.
     """
     found = np.zeros(len(events))
     if not len(ops):

@@ -68,7 +68,9 @@ class Loader(msgspec.Struct, frozen=True):
     batch_size_at: CodePlace | None = None  # where the script states the number
     num_workers_at: CodePlace | None = None  # and the number of workers
     workers_passed_at: CodePlace | None = None  # the argument of a call of several lines, if not in its first
-    persistent_off_at: CodePlace | None = None  # where persistent_workers is given False, if not at the call's first line
+    persistent_off_at: CodePlace | None = (
+        None  # where persistent_workers is given False, if not at the call's first line
+    )
     pictures: list[Pictures] = []  # in the first batches; empty: none was decoded by Pillow, or not seen
     dataset_at: CodePlace | None = None  # where the dataset is made, by the source text
     sampler_at: CodePlace | None = None  # where its sampler is made, by the source text

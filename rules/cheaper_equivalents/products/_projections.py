@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from msgspec import Struct
 
 from advisor.api import Events, Ints, Readers, dims_of, sizes
@@ -18,7 +19,7 @@ Shape = tuple[int, ...]
 _LINEAR = "aten::linear"
 PRODUCTS = frozenset({"aten::matmul", "aten::mm", "aten::mv", "aten::einsum"})
 _CONVOLUTIONS = ("aten::conv1d", "aten::conv2d", "aten::conv3d")
-_EINSUM = "aten::einsum"
+_EINSUM, _BATCHED = "aten::einsum", "aten::bmm"
 PROJECTIONS = frozenset({_LINEAR, *PRODUCTS, *_CONVOLUTIONS})
 # Enlarging by less is not worth another order.
 LEAST_GROWTH = 1.5
@@ -64,7 +65,7 @@ def projection(events: Events, row: int) -> Projection | None:
     if name == _LINEAR and len(weight) == 2 and shape and shape[-1] == weight[1]:
         return Projection(row, shape, len(shape) - 1, weight[1], weight[0])
     if name == _EINSUM:
-        return _of_einsum(row, dims)
+        return _of_einsum(events, row, dims)
     # Of two square matrices it is not known which one was joined.
     if name in PRODUCTS and len(weight) in (1, 2) and shape[-1:] == weight[:1] and shape not in ((), weight):
         return Projection(row, shape, len(shape) - 1, weight[0], math.prod(weight[1:]))
@@ -74,21 +75,36 @@ def projection(events: Events, row: int) -> Projection | None:
     return Projection(row, shape, 1, weight[1], weight[0]) if plain else None
 
 
-def _of_einsum(row: int, dims: Sequence[Any]) -> Projection | None:
-    """The sum over the last dimension of a tensor with a smaller one, a matrix or a vector for each head perhaps.
+def _of_einsum(events: Events, row: int, dims: Sequence[Any]) -> Projection | None:
+    """The sum over the last dimension of a tensor with a matrix, or with a vector or matrix for each head.
 
-    Profiles do not record the equation: a dimension of the smaller tensor that the other has as well is taken for the
-    same one, as heads are; others are made.
+    Profiles do not record the equation: the product that it comes to says what is summed, what is made, and how many
+    such products there are. A smaller tensor that has more than one dimension in common is none of weights.
     """
     given = [one for one in dims if isinstance(one, list) and one and all(isinstance(each, list) for each in one)]
     if len(given) != 1 or len(given[0]) != 2:
         return None
     weight, shape = sorted((tuple(one) for one in given[0]), key=math.prod)
-    if len(shape) < 2 or not weight or shape[-1] not in (weight[0], weight[-1]) or len(weight) >= len(shape):
+    product = _product_in(events, row)
+    if product is None or len(shape) < 2:
         return None
-    summed = len(weight) - 1 if weight[-1] == shape[-1] else 0
-    made = [size for at, size in enumerate(weight) if at != summed and size not in shape[:-1]]
-    return Projection(row, shape, len(shape) - 1, shape[-1], math.prod(made))
+    heads, summed, sides = product
+    positions = math.prod(shape[:-1])
+    made = next((each // heads for side, each in (sides, sides[::-1]) if side == positions), 0)
+    is_weight = math.prod(weight) == heads * summed * made and len(weight) == 1 + (heads > 1) + (made > 1)
+    if summed != shape[-1] or not made or not is_weight or (heads > 1 and heads not in shape[:-1]):
+        return None
+    return Projection(row, shape, len(shape) - 1, summed, made)
+
+
+def _product_in(events: Events, row: int) -> tuple[int, int, tuple[int, int]] | None:
+    """(matrices, numbers summed, rows of all and columns of all) of the batched product within an op."""
+    last = int(np.searchsorted(events.start_ns, events.end_ns[row]))
+    inner = [at for at in range(row + 1, last) if events.text(at) == _BATCHED]
+    first, second = (sizes(dims_of(events, inner[0]), at) for at in (0, 1)) if len(inner) == 1 else ((), ())
+    if len(first) != 3 or len(second) != 3:
+        return None
+    return first[0], first[2], (first[0] * first[1], first[0] * second[2])
 
 
 def _moves_one(events: Events, row: int) -> bool:

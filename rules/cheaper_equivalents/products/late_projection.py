@@ -167,12 +167,23 @@ def _graph(**made: Any) -> Drawing:
     )
 
 
-def _heads(weight: list[int]) -> Drawing:
-    """Scores of all pairs for each of four heads, by `einsum` of the joined pairs with a vector for each head."""
+_INNER = "           [b  ]"
+
+
+def _heads(weight: list[int], *of_product: list[int]) -> Drawing:
+    """Scores of all pairs for each of four heads, by `einsum` of the joined pairs, which multiplies matrices (b)."""
     each = [24, 4, 24, 24, 32]
     strides = [[3072, 32, 128, 0, 1], [3072, 32, 0, 128, 1]]
-    product = op("einsum", [], [[24, 4, 24, 24, 64], weight], [], number=2)
-    return _drawn(U=op("cat", [each, each], [], number=1, **_strides(strides, [])), A=product)
+    ops: dict[str, Any] = {
+        "U": op("cat", [each, each], [], number=1, **_strides(strides, [])),
+        "A": op("einsum", [], [[24, 4, 24, 24, 64], weight], [], number=2),
+        "b": op("bmm", *of_product),
+        "L": op("cross_entropy_loss", [8, 5], [8], number=3),
+        "X": node(3),
+        "Y": node(2),
+        "Z": node(1),
+    }
+    return two_steps(_LAYERS, _INNER, **ops)
 
 
 def _strides(*of_each: Any) -> dict[str, Any]:
@@ -214,14 +225,20 @@ EXAMPLES = [
     ),
     Example(
         "scores of all pairs of nodes, with a vector for each head",
-        _heads([4, 64]),
+        _heads([4, 64], [4, 13824, 64], [4, 64, 1]),
         saves_us=(2600, 3000),
         facts=observed("linear cat einsum cross_entropy_loss", _CHAIN),
         says=("and then a product from 64 to 1 channels", "55,296 positions", "24 times as many"),
     ),
     Example(
-        "a product that sums over heads, not over what was joined",
-        _heads([32, 4]),
+        "a product that sums over the pairs, not over what was joined",
+        _heads([4, 24], [4, 36864, 24], [4, 24, 1]),
+        facts=observed("linear cat einsum cross_entropy_loss", _CHAIN),
+        near_miss=True,
+    ),
+    Example(
+        "a product with a vector for each first element, which is none of weights",
+        _heads([24, 24, 64], [576, 96, 64], [576, 64, 1]),
         facts=observed("linear cat einsum cross_entropy_loss", _CHAIN),
         near_miss=True,
     ),

@@ -112,3 +112,13 @@ def test_a_trace_without_marked_steps_or_numbers_is_left_as_it_is():
     for drawing in (draw("cpu [F ][G ]", us=50, F=op("mul", 1, MUL), G=node("Mul", 1)), draw("step [1 ]", us=50)):
         trace = known_of(drawing).get(Trace)
         assert closed(trace) is trace
+
+
+def test_nodes_of_ops_that_are_not_there_keep_their_numbers():
+    """A loop of eight turns before the window, and of seven in the last forward pass."""
+    nodes = [node("Mul", 18 - at) for at in range(8)]
+    ops = [op("mul", 32 + at, MUL) for at in range(7)]
+    words = {chr(ord("a") + at): one for at, one in enumerate((*nodes, *ops))}
+    boxes = "".join(f"[{word}]" for word in words)
+    trace = known_of(draw(f"step [1{' ' * (len(boxes) - 2)}]\ncpu  {boxes}", us=50, **words)).get(Trace)
+    assert numbers_of_nodes(trace) == [38, 37, 36, 35, 34, 33, 32, 11]
