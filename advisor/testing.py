@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
-from advisor.analyses.base.cut_iterations import closed
 from advisor.analyses.lines.lines import LinesTrace
+from advisor.analyses.matching.cut_iterations import closed
 from advisor.capture.record import RankRecord
 from advisor.computed import Computed, Missing
 from advisor.engine.registry import load_rules

@@ -120,8 +120,8 @@ def _ranks(drawn: Sequence[ReadRank], shifts: Sequence[int]) -> Iterator[DrawnRa
 
 def _computed(one: RankFile) -> Computed:
     """The analyses of a rank, whose trace is read again: while the report was made it was dropped."""
-    from advisor.analyses.base.cut_iterations import closed
     from advisor.analyses.lines.lines import LinesTrace
+    from advisor.analyses.matching.cut_iterations import closed
     from advisor.computed import Computed
     from advisor.trace.read.load import load
 

@@ -8,7 +8,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from advisor.analyses.base import repeats
-from advisor.analyses.base.cut_iterations import closed
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.launched import Launched
 from advisor.analyses.base.links import Links
@@ -21,6 +20,7 @@ from advisor.analyses.costs.plain_breakdown import PlainBreakdown
 from advisor.analyses.costs.replay import EditedSaving, Replay, ReplayedSaving
 from advisor.analyses.costs.replay import together as replayed_together
 from advisor.analyses.lines.lines import LinesTrace
+from advisor.analyses.matching.cut_iterations import closed
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.step.gpu_idle import GpuIdle
 from advisor.analyses.step.ops import Ops

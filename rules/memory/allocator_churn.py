@@ -155,6 +155,12 @@ _RETRIED = """
     cpu         [M][Z ][M]                   [M][Z ][M]
     gpu 7   [K   ]          [K  ]        [K   ]          [K  ]
     """
+_COLLECTED = """
+    step   [1                         ][2                         ]
+    cpu    [F  ][G        ][F ]         [F  ][G        ][F ]
+    cpu         [Z   ][M ]                   [Z   ][M ]
+    gpu 7   [K   ]          [K  ]        [K   ]          [K  ]
+    """
 _STEPS = """
     step   [1                         ][2                         ]
     cpu    [F  ][A   ][G  ][Z      ]    [F  ][A   ][G  ][Z      ]
@@ -185,36 +191,14 @@ EXAMPLES = [
     ),
     Example(
         "an op frees cached memory before it asks for any: a threshold for garbage collection",
-        draw(
-            """
-            step   [1                         ][2                         ]
-            cpu    [F  ][G        ][F ]         [F  ][G        ][F ]
-            cpu         [Z   ][M ]                   [Z   ][M ]
-            gpu 7   [K   ]          [K  ]        [K   ]          [K  ]
-            """,
-            us=100,
-            G=_NEEDY,
-            M=_MALLOC,
-            Z=_FREE,
-        ),
+        draw(_COLLECTED, us=100, G=_NEEDY, M=_MALLOC, Z=_FREE),
         saves_us=(0, 1600),
         says=("allocates device memory in 1 call a step and frees it in 1",),
         fixes=("garbage_collection_threshold",),
     ),
     Example(
         "the same where the environment has no such threshold",
-        draw(
-            """
-            step   [1                         ][2                         ]
-            cpu    [F  ][G        ][F ]         [F  ][G        ][F ]
-            cpu         [Z   ][M ]                   [Z   ][M ]
-            gpu 7   [K   ]          [K  ]        [K   ]          [K  ]
-            """,
-            us=100,
-            G=_NEEDY,
-            M=_MALLOC,
-            Z=_FREE,
-        ),
+        draw(_COLLECTED, us=100, G=_NEEDY, M=_MALLOC, Z=_FREE),
         facts={"environment": {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128"}},
         saves_us=(0, 1600),
         fixes=("Lower the peak",),

@@ -164,23 +164,6 @@ EXAMPLES = [
         saves_us=(70_000, 110_000),
         says=("60 times at train.py:80 and train.py:92",),
     ),
-    Example(
-        "workers that are not kept, by the default of an argument",
-        STEPS_ON_CPU,
-        facts=_facts(40, 20.0)
-        | {
-            "loaders": [
-                {
-                    "num_workers": 2,
-                    "file": "train.py",
-                    "line": 60,
-                    "persistent_off_at": {"file": "train.py", "line": 12, "function": ""},
-                }
-            ]
-        },
-        saves_us=(35_000, 110_000),
-        says=("40 times at train.py:80",),
-    ),
     Example("long epochs", STEPS_ON_CPU, facts=_facts(3, 0.5), near_miss=True),
     Example("an iterator for each batch", STEPS_ON_CPU, facts=_facts(200, 20.0), near_miss=True),
     Example("no workers", STEPS_ON_CPU, facts=_facts(0, 0.0)),

@@ -12,6 +12,7 @@ from ._words import percent
 _HIGH = "high: all iterations, their backward pass and what they evict from the caches, in the time of one"
 _HIGH_PARTLY = "high: what is independent of the previous iteration runs at once; {stays} of the loop depends on it"
 _LOW = "low: what their ops take beyond the call itself remains, or three tenths, as in measured rewrites"
+_LOW_LAYER = "low: what a layer over all time steps took at most of such loops in measurements"
 _LOW_SPREAD = "{low}; ops over all elements do {times:.2g} times the work of those that the masks select"
 # Why nothing is certain.
 _PICKS = (
@@ -39,11 +40,11 @@ def loop_saving(place: Block, loop: Loop, turn: LoopDependency, price: Price) ->
     beyond = (goes.beyond_us or 0.0) / deprofiled.plain_us
     apart = math.isinf(loop.spread)
     least = min(low * (1 - MOST_KEPT), max(low - beyond * (1.0 if apart else loop.spread), 0.0))
-    if turn.as_layer:
-        least = low  # what the layer takes of the loop was measured
     stays = 1 - goes.us / place.us if place.us else 0.0
     how = [_HIGH if stays < _VISIBLE else _HIGH_PARTLY.format(stays=percent(stays)), _LOW]
-    if loop.spread > 1:
+    if turn.as_layer:
+        least, how[1] = low, _LOW_LAYER
+    elif loop.spread > 1:
         how[1] = _LOW_SPREAD.format(low=_LOW, times=loop.spread)
     if doubt := _doubt(loop, turn, stays):
         least, how[1] = 0.0, f"low: nothing, since {doubt}"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from advisor.analyses.base.cut_iterations import closed
 from advisor.analyses.costs.line_costs import LineCosts
+from advisor.analyses.matching.cut_iterations import closed
 from advisor.api import Ev, draw
 from advisor.engine.rule import Example
 from advisor.testing import computed
