@@ -26,7 +26,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import Example, Finding, Fix, RankRecord, SideLines, WatchedRun, duration
+from msgspec.structs import replace
+
+from advisor.api import Example, Finding, Fix, RankRecord, RunPart, SideLines, WatchedRun, duration
 
 from ..shared._examples import STEPS_ON_CPU, node, observed, op, two_steps
 from ..shared._places import place
@@ -50,7 +52,10 @@ def check(
     left_share: float = 0.05,  # of the loop, spent on evaluation at the interval that the fix suggests
 ) -> Iterator[Finding]:
     part = run.loop.get("evaluation")
-    if part is None or not part.times or part.times < 2:
+    if part is None:
+        return
+    part = _counted(part, run, sides)
+    if not part.times or part.times < 2:
         return
     # Without a loader what is an epoch is not known; then it is each turn of the loop around the loop that trains.
     epochs = run.epochs or _renewed(record)
@@ -79,6 +84,13 @@ def check(
         "medium",  # how often the validation loss is wanted is the user's to say
         where,
     )
+
+
+def _counted(part: RunPart, run: WatchedRun, sides: SideLines | None) -> RunPart:
+    """With how often it happens: too short to be sampled twice, but in every profiled step, it does so in every one."""
+    if part.times or sides is None or not all(sides.in_every_step(line.source, line.inner) for line in part.lines):
+        return part
+    return replace(part, times=run.steps)
 
 
 def _renewed(record: RankRecord | None) -> int:
@@ -139,10 +151,14 @@ def _fitted(evaluation_s: float, epochs: int) -> dict[str, Any]:
     return run_of(kinds, trains, evaluates, epochs=epochs, usual_us=0.0)
 
 
-def _in_steps(*marks: str) -> dict[str, Any]:
-    """600 steps of 100 ms: 120 of their 300 samples stand in a model in evaluation mode."""
-    trains = sample("step", 80, 180, "forward", hits=180)
-    return run_of({"step": (60.0, 600)}, trains, sample("step", 91, 120, "forward", "eval_mode", *marks, hits=120))
+def _in_steps(*marks: str, sampled: int = 300) -> dict[str, Any]:
+    """600 steps of 100 ms: two fifths of their samples stand in a model in evaluation mode."""
+    trains, tests = sampled * 3 // 5, sampled * 2 // 5
+    return run_of(
+        {"step": (60.0, 600)},
+        sample("step", 80, trains, "forward", hits=trains),
+        sample("step", 91, tests, "forward", "eval_mode", *marks, hits=tests),
+    )
 
 
 # A trained layer with its loss, then one at line 91 without gradients, of which Python reads the mean.
@@ -236,6 +252,13 @@ EXAMPLES = [
         saves_us=(25_000, 45_000),
         says=("train.py:91", "in every training step"),
         fixes=("every 20 steps",),
+    ),
+    Example(
+        "the same in steps so short that few are sampled",
+        _TRAINS_AND_TESTS,
+        facts=_in_steps("also_trained", sampled=50) | _read_by(training=False),
+        saves_us=(15_000, 65_000),
+        says=("train.py:91", "in every training step"),
     ),
     Example(
         "after each pass over batches that no loader gives, a sixth of the run",

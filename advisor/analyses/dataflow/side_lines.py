@@ -24,21 +24,25 @@ class SideLines(Struct, frozen=True, eq=False):
     them for Python, none of which was chosen (an action).
 
     lines: (file, line)
+    always: those of them that ran ops in every profiled step
     """
 
     lines: frozenset[tuple[str, int]]
+    always: frozenset[tuple[str, int]] = frozenset()
 
     @classmethod
     def compute(cls, trace: Trace, observed: ObservedOps, needs: Needs, lines: Lines) -> SideLines:
         """The lines. Missing where it is not known what the training needs."""
         every: set[int] = set()
+        by_step: list[set[int]] = []
         read: set[int] = set()
         leaving = set(observed.seen.leaving or ())
         for rows, wanted in zip(observed.places, needs.needed, strict=True):
             known = np.flatnonzero(rows >= 0).tolist()
             stacks = dict(zip(known, _stacks(trace, lines, rows[known]), strict=True))
             names = {place: trace.events.text(int(rows[place])) for place in known}
-            every.update(*stacks.values())
+            by_step.append(set().union(*stacks.values()))
+            every |= by_step[-1]
             for place in known:
                 if needs.live[place] or (place in leaving and names[place] not in _NUMBERS):
                     read |= stacks[place]
@@ -48,11 +52,19 @@ class SideLines(Struct, frozen=True, eq=False):
                     chosen = names.get(place) in _NUMBERS and names.get(source) in _CHOOSES
                     if chosen or (wanted[place] and source in stacks):
                         read |= stacks.get(source, set()) - (set() if chosen else here)
-        return cls(frozenset((lines.sources[at].file, lines.sources[at].line) for at in every - read))
+        always = set.intersection(*by_step) if by_step else set()
+        sides, kept = (
+            frozenset((lines.sources[at].file, lines.sources[at].line) for at in of - read) for of in (every, always)
+        )
+        return cls(sides, kept)
 
     def has(self, *places: Source | None) -> bool:
         """Whether one of these places is such a line."""
         return any(place is not None and (place.file, place.line) in self.lines for place in places)
+
+    def in_every_step(self, *places: Source | None) -> bool:
+        """Whether one of these places is such a line, and ran in every profiled step."""
+        return any(place is not None and (place.file, place.line) in self.always for place in places)
 
 
 def _stacks(trace: Trace, lines: Lines, rows: Ints) -> list[set[int]]:

@@ -14,16 +14,21 @@ from advisor.api import Events, Ints, Price, Readers, backward_passes, constant,
 from ._broadcast_origins import broadcast, originals
 
 Shape = tuple[int, ...]
-Kind = Literal["cosine", "product", "square", "absolute", "norm"]
+Kind = Literal["cosine", "product", "outer", "square", "absolute", "norm"]
 # Ops that compare all pairs by themselves.
 _WHOLE: dict[str, Kind] = {"aten::cosine_similarity": "cosine", "aten::pairwise_distance": "norm"}
 # What makes a number for each number of each pair, and what may follow before the sum.
 _FIRST = frozenset(("aten::sub", "aten::mul", "aten::mse_loss", "aten::l1_loss"))
-_BY_ITSELF: dict[str, Kind] = {"aten::mul": "product", "aten::mse_loss": "square", "aten::l1_loss": "absolute"}
+# Products of matrices of one column and one row, and what calls these or products of numbers.
+_MATRICES, _EINSUM = ("aten::bmm", "aten::matmul"), "aten::einsum"
+_BY_ITSELF: dict[str, Kind] = dict.fromkeys(("aten::mul", *_MATRICES, _EINSUM), "product")
+_BY_ITSELF |= {"aten::mse_loss": "square", "aten::l1_loss": "absolute"}
 _SECOND: dict[str, Kind] = {"aten::pow": "square", "aten::square": "square", "aten::mul": "square"}
 _SECOND |= {"aten::abs": "absolute"}
 _SUMS = frozenset(f"aten::{name}" for name in ("sum", "mean", "nansum"))
 _NORMS = frozenset(f"aten::{name}" for name in ("norm", "linalg_vector_norm", "linalg_norm", "frobenius_norm"))
+# What may weigh products before they are summed.
+_SCALES = ("aten::mul", "aten::div")
 # Tensors of fewer numbers take no longer than the calls.
 _LEAST_NUMBERS = 4096
 # What comes instead besides its calls, in passes of an elementwise op over the table of pairs, as measured on a CPU for
@@ -34,7 +39,10 @@ _ABSOLUTE = constant("passes.absolute_pairs").range
 
 
 class AllPairs(Struct, frozen=True):
-    """One comparison. rows: the forward ops that go; shape: what is broadcast to; width: numbers of each pair."""
+    """One comparison. rows: the forward ops that go; shape: what is broadcast to; width: numbers of each pair.
+
+    "outer": products of all numbers of one row with all of another, summed over the rows.
+    """
 
     kind: Kind
     rows: tuple[int, ...]
@@ -45,10 +53,10 @@ class AllPairs(Struct, frozen=True):
 
 def all_pairs(events: Events, ops: Ints, readers: Readers | None) -> Iterator[AllPairs]:
     """The comparisons of all pairs among these ops."""
-    wanted = events.exactly(*_WHOLE, *(_FIRST if readers else ()))[ops]
+    wanted = events.exactly(*_WHOLE, *((*_FIRST, *_MATRICES, _EINSUM) if readers else ()))[ops]
     for at in np.flatnonzero(wanted).tolist():
         row = int(ops[at])
-        left, right = originals(events, ops[: at + 1], 2)
+        left, right = _operands(events, ops[: at + 1])
         shape = broadcast(left, right)
         kinds = _dimensions(left, right, shape) if math.prod(shape) >= _LEAST_NUMBERS else None
         if kinds is None:
@@ -57,9 +65,25 @@ def all_pairs(events: Events, ops: Ints, readers: Readers | None) -> Iterator[Al
             yield AllPairs(kind, (row,), shape, math.prod(shape) // kinds[-1], kinds[-1])
         elif readers is not None and (chain := _chain(events, readers, row, shape)) is not None:
             kind, rows = chain
-            width = _width(events, readers, rows[-1], shape, kinds)
-            if width:
-                yield AllPairs(kind, rows, shape, math.prod(shape) // width, width)
+            shape = sizes(dims_of(events, rows[-1]), 0)  # einsum may have permuted it
+            summed = _summed(events, readers, rows[-1], shape, kinds)
+            if summed is not None:
+                kind = "outer" if kind == "product" and summed != len(shape) - 1 else kind
+                yield AllPairs(kind, rows, shape, math.prod(shape) // shape[summed], shape[summed])
+
+
+def _operands(events: Events, ops: Ints) -> tuple[Shape, Shape]:
+    """Shapes of what the last op broadcasts; () where it is a product of more than one column and one row."""
+    row = int(ops[-1])
+    if events.text(row) == _EINSUM:
+        within = [one for one in backward_passes.inside(events, row) if events.text(one) in ("aten::mul", "aten::bmm")]
+        if len(within) != 1:
+            return (), ()
+        row, ops = within[0], np.array(within)
+    left, right = originals(events, ops, 2)
+    if events.text(row) in _MATRICES and not (len(left) > 1 and len(right) > 1 and left[-1] == right[-2] == 1):
+        return (), ()
+    return left, right
 
 
 def _dimensions(left: Shape, right: Shape, shape: Shape) -> list[int] | None:
@@ -86,6 +110,9 @@ def _chain(events: Events, readers: Readers, row: int, shape: Shape) -> tuple[Ki
             return "norm", (*rows, *behind)
         if kind is not None and name in _SUMS:
             return kind, (*rows, *behind)
+        if kind == "product" and len(rows) == 1 and name in _SCALES and _scales(events, behind[0], shape):
+            rows += behind
+            continue
         if kind is not None or name not in _SECOND:
             return None
         dims = dims_of(events, behind[0])
@@ -96,8 +123,15 @@ def _chain(events: Events, readers: Readers, row: int, shape: Shape) -> tuple[Ki
     return None
 
 
-def _width(events: Events, readers: Readers, row: int, shape: Shape, shared: Sequence[int]) -> int:
-    """How many numbers of each pair the sum takes together, by the shape of what is read of it; 0 where not all."""
+def _scales(events: Events, row: int, shape: Shape) -> bool:
+    """Whether this op weighs the products by far fewer numbers."""
+    dims = dims_of(events, row)
+    fewer = [one for one in (sizes(dims, 0), sizes(dims, 1)) if one != shape]
+    return len(fewer) == 1 and math.prod(fewer[0]) * max(shape) <= math.prod(shape)
+
+
+def _summed(events: Events, readers: Readers, row: int, shape: Shape, shared: Sequence[int]) -> int | None:
+    """Over which dimension the sum goes, by the shape of what is read of it; None where not over all of one."""
     seen = {
         sizes(dims, at)
         for reader in readers.looks(row)
@@ -107,8 +141,8 @@ def _width(events: Events, readers: Readers, row: int, shape: Shape, shared: Seq
     for at in reversed([at for at, size in enumerate(shape) if size in shared]):
         without, kept = (*shape[:at], *shape[at + 1 :]), (*shape[:at], 1, *shape[at + 1 :])
         if without in seen or kept in seen:
-            return shape[at]
-    return 0
+            return at
+    return None
 
 
 def instead_us(price: Price, one: AllPairs, trained: bool) -> tuple[float, float]:

@@ -3,8 +3,10 @@
 ## What it looks at
 Ops that broadcast two tensors against each other (`x[:, None] - y[None]`, `x[:, None] * y[None]`) and whose result is
 only summed over the elements of each pair: similarities, cosines, squared, Euclidean and absolute distances of all
-pairs, written by hand or with `cosine_similarity` and `pairwise_distance`. `advisor run` observes in one step that
-nothing else reads the result; the last two functions are recognized only by their shapes.
+pairs, written by hand or with `cosine_similarity` and `pairwise_distance`. Likewise outer products of rows whose sum
+alone is read, by broadcasting, `einsum("bi,bj->bij", ...)` or products of a column and a row, as in covariances.
+`advisor run` observes in one step that nothing else reads the result; the last two functions are recognized only by
+their shapes.
 
 ## Why it costs time
 For 128 rows of 64 numbers, compared with each other, every intermediate op reads and writes a million numbers, and the
@@ -13,7 +15,7 @@ tensor of that size, in an order that suits the caches.
 
 ## How to fix it
 `x @ y.T` for dot products, `F.normalize(x, dim=-1) @ F.normalize(y, dim=-1).T` for cosines, `torch.cdist(x, y)` for
-distances.
+distances, `x.T @ y` for sums of outer products.
 
 ## When to leave it
 Where the differences themselves are needed, as for directions. Sums are computed in another order, so results differ in
@@ -29,12 +31,12 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import FORWARD, Drawing, Example, Finding, Fix, Lines, Price, Readers, nodes_of
+from advisor.api import FORWARD, Drawing, Example, Finding, Fix, Ints, Lines, Price, Readers, constant, nodes_of
 
 from ...shared._examples import observed, op, two_steps
 from ...shared._words import count
-from .._equivalent import Equivalent, rows_of, whole, worth
-from ._all_pairs import Kind, all_pairs, instead_us
+from .._equivalent import Equivalent, Worth, rows_of, whole, worth
+from ._all_pairs import AllPairs, Kind, all_pairs, instead_us
 
 CONFIRMED = "measured pair on a CPU: cosines of all pairs of a batch by broadcasting against a matrix multiplication"
 
@@ -42,6 +44,10 @@ _HOW = (
     "these ops and their backward pass, minus a matrix multiplication, relative to an elementwise op as measured for "
     "seven sizes on a CPU"
 )
+# What a product of matrices takes of outer products that are summed, by how many numbers are written out.
+_LEFT_OF_MANY = constant("share.many_outer_products").range
+_LEFT_OF_FEW = constant("share.few_outer_products").range
+_MANY = constant("numbers.many_outer_products").value
 
 
 def check(
@@ -51,27 +57,60 @@ def check(
     *,
     min_share: float = 0.03,  # one line to change; below 3 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    events, ops, steps = price.ops.events, price.ops.outermost, price.ops.steps
-    found = sorted(all_pairs(events, ops, readers), key=lambda one: -math.prod(one.shape))
-    if not found:
-        return
-    largest, backward = found[0], [nodes_of(events, ops, rows_of(*one.rows)) for one in found]
+    found = sorted(all_pairs(price.ops.events, price.ops.outermost, readers), key=lambda one: -math.prod(one.shape))
+    compared, outer = [one for one in found if one.kind != "outer"], [one for one in found if one.kind == "outer"]
+    if compared and (known := worth(price, lines, _compared(price, compared), min_share)):
+        yield known.finding(
+            f"{count(compared[0].pairs)} pairs of {count(compared[0].width)} numbers are compared{known.at} through an "
+            f"intermediate tensor of {count(math.prod(compared[0].shape))}: {known.spent}, backward pass included.",
+            _facts(price, compared, known),
+            _FIXES[compared[0].kind],
+        )
+    if outer and (known := worth(price, lines, _outer(price, outer), min_share)):
+        yield known.finding(
+            f"{count(outer[0].width)} outer products of {count(outer[0].pairs)} numbers are written out{known.at}, and "
+            f"only their sum is read: {known.spent}, backward pass included.",
+            _facts(price, outer, known),
+            _FIXES["outer"],
+        )
+
+
+def _compared(price: Price, found: list[AllPairs]) -> Equivalent:
+    """Comparisons of all pairs of rows, minus products."""
+    backward = [_nodes(price, one) for one in found]
     instead = [instead_us(price, one, bool(len(nodes))) for one, nodes in zip(found, backward, strict=True)]
-    least_us, most_us = (sum(ends) / steps.count for ends in zip(*instead, strict=True))
-    one = Equivalent(
+    least_us, most_us = (sum(ends) / price.ops.steps.count for ends in zip(*instead, strict=True))
+    return Equivalent(
         parts=whole(np.unique(np.concatenate([*(rows_of(*one.rows) for one in found), *backward]))),
         how=_HOW,
         instead_us=(least_us, most_us),
         timed_on_device=False,
         shown=rows_of(*(one.rows[0] for one in found)),
     )
-    if known := worth(price, lines, one, min_share):
-        yield known.finding(
-            f"{count(largest.pairs)} pairs of {count(largest.width)} numbers are compared{known.at} through an "
-            f"intermediate tensor of {count(math.prod(largest.shape))}: {known.spent}, backward pass included.",
-            {"comparisons": len(found) / steps.count, "numbers": math.prod(largest.shape), "spent_us": known.spent_us},
-            _FIXES[largest.kind],
-        )
+
+
+def _outer(price: Price, found: list[AllPairs]) -> Equivalent:
+    """Sums of outer products: a share of each stays."""
+    parts = []
+    for one in found:
+        least, most = _LEFT_OF_MANY if math.prod(one.shape) >= _MANY else _LEFT_OF_FEW
+        parts.append((np.union1d(rows_of(*one.rows), _nodes(price, one)), 1 - most, 1 - least))
+    return Equivalent(
+        parts=tuple(parts),
+        how="the share of these ops and their backward pass that a matrix product saved in measurements on a CPU",
+        ops="long",
+        timed_on_device=False,
+        shown=rows_of(*(one.rows[0] for one in found)),
+    )
+
+
+def _nodes(price: Price, one: AllPairs) -> Ints:
+    return nodes_of(price.ops.events, price.ops.outermost, rows_of(*one.rows))
+
+
+def _facts(price: Price, found: list[AllPairs], known: Worth) -> dict[str, Any]:
+    numbers = math.prod(found[0].shape)
+    return {"comparisons": len(found) / price.ops.steps.count, "numbers": numbers, "spent_us": known.spent_us}
 
 
 _DISTANCE = "distance = torch.cdist(x, y)"
@@ -83,6 +122,12 @@ _FIXES: dict[Kind, Fix] = {
         "similarity = F.normalize(x, dim=1) @ F.normalize(y, dim=1).T",
     ),
     "product": Fix("Multiply the matrices", "numerics", "scores = (x[:, None] * y[None]).sum(-1)", "scores = x @ y.T"),
+    "outer": Fix(
+        "Multiply the matrix of all rows, transposed, by itself or by the other one",
+        "numerics",
+        'covariance = torch.einsum("bi,bj->bij", x, x).mean(0)',
+        "covariance = x.T @ x / len(x)",
+    ),
     "square": Fix(
         "Use `torch.cdist`",
         "numerics",
@@ -118,6 +163,12 @@ _ON_GPU = two_steps(
     F=op("linear", launches="kernel"),
     P=op("cosine_similarity", _LEFT, _RIGHT, launches="kernel"),
 )
+_OUTER: dict[str, Any] = {
+    "A": op("einsum", [], [[256, 64], [256, 64]], []),
+    "M": op("mul", [256, 64, 1], [256, 1, 64]),
+    "S": op("mean", [256, 64, 64]),
+    "R": op("sub", [64, 64], [64, 64]),
+}
 _DISTANCES = observed("linear sub pow sum cross_entropy_loss", _WAITS)
 
 EXAMPLES = [
@@ -149,5 +200,19 @@ EXAMPLES = [
         near_miss=True,
     ),
     Example("nobody looked what reads them", _drawn(), None, near_miss=True),
+    Example(
+        "a covariance by outer products, which einsum calls a product for",
+        two_steps("[F][A       ][S     ][R][B   ]", "   [M    ]", **_OUTER),
+        saves_us=(600, 2000),
+        facts=observed("linear einsum mean sub", [[], [1], [1], [1]]),
+        says=("256 outer products of 4,096 numbers",),
+        fixes=("x.T @ x",),
+    ),
+    Example(
+        "outer products that are kept, one of each row",
+        two_steps("[F][A       ][S     ][R][B   ]", "   [M    ]", **_OUTER),
+        facts=observed("linear einsum mean sub", [[], [1], [1], [2]]),
+        near_miss=True,
+    ),
     Example("cdist", _drawn(A=op("cdist", [128, 64], [128, 64])), None),
 ]
