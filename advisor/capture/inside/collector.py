@@ -34,6 +34,8 @@ class Collector:
 
     def __init__(self) -> None:
         self.optimizers: dict[int, Any] = {}
+        self.parameters: dict[int, Any] = {}  # the first of each optimizer
+        self.replaced: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.earlier: list[Any] = []  # of loops that were left
         self.loaders: list[dict[str, Any]] = []
         self.pauses = GcPauses()
@@ -99,9 +101,29 @@ class Collector:
         if len(self.loaders) < _MOST_LOADERS:
             self.loaders.append({"facts": facts, "serials": {serial}, "draws": [drawn], "begun": int(self.timed)})
 
-    def optimizer(self, optimizer: Any) -> None:
-        """An optimizer that stepped for the first time."""
-        self.optimizers[id(optimizer)] = weakref.ref(optimizer)
+    def optimizer(self, optimizer: Any) -> int:
+        """The key of an optimizer that steps: its own, or of the one that it replaces, as where each step makes one."""
+        key = id(optimizer)
+        if key in self.optimizers and self.optimizers[key]() is optimizer:
+            return key
+        if (known := self.replaced.get(optimizer)) is None:
+            known = self.replaced[optimizer] = self._replaced_by(optimizer)
+        if known not in self.optimizers or self.optimizers[known]() is not optimizer:
+            self.optimizers[known] = weakref.ref(optimizer)
+        return known
+
+    def _replaced_by(self, optimizer: Any) -> int:
+        """The key of an optimizer of the same parameters that is gone; else a key of its own, as ids are used again."""
+        first = next((one for group in optimizer.param_groups for one in group["params"]), None)
+        for key, ref in self.optimizers.items():
+            if ref() is None and key in self.parameters and self.parameters[key]() is first is not None:
+                return key
+        key = id(optimizer)
+        while key in self.optimizers:
+            key += 1
+        if first is not None:
+            self.parameters[key] = weakref.ref(first)
+        return key
 
     def alive_optimizers(self) -> list[Any]:
         """Those that have stepped in this training loop and are still there."""

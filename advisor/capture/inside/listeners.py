@@ -105,13 +105,14 @@ class Listeners:
         if self.live and (not self.thread or get_ident() == self.thread):
             if self.parts.on:
                 self.parts.end()
-            key = id(optimizer)
-            if key not in self.collector.optimizers:
-                self._guard(self.collector.optimizer, optimizer)
-            if self.tracker.source in ("", "optimizer", "backward") and hooks.inside_backward():
-                self.tracker.stepped_inside()
-            else:
-                self._guard(self.tracker.stepped, key)
+            self._guard(self._counted, optimizer)
+
+    def _counted(self, optimizer: Any) -> None:
+        key = self.collector.optimizer(optimizer)
+        if self.tracker.source in ("", "optimizer", "backward") and hooks.inside_backward():
+            self.tracker.stepped_inside()
+        else:
+            self.tracker.stepped(key)
 
     def _user_stepped(self, profiler: Any, number: int) -> None:
         if number and self.live and (not self.thread or get_ident() == self.thread):

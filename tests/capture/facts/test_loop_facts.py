@@ -102,3 +102,15 @@ def test_an_optimizer_is_of_the_loop_in_which_it_steps() -> None:
     collector.optimizer(one)
     assert collector.alive_optimizers() == [other, one]
     assert collector.all_optimizers() == [other, one], "each once"
+
+
+def test_an_optimizer_that_replaces_another_one_has_its_key() -> None:
+    collector, weight, head = Collector(), torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(2))
+    kept = torch.optim.SGD([head])
+    keys = {collector.optimizer(torch.optim.Adam([weight])) for _ in range(5)}
+    own = collector.optimizer(kept)
+    assert len(keys) == 1
+    assert own not in keys
+    both = torch.optim.Adam([weight]), torch.optim.SGD([weight])
+    assert len({collector.optimizer(one) for one in both}) == 2, "two that are alive"
+    assert collector.alive_optimizers() == [both[0], kept, both[1]]
