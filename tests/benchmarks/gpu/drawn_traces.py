@@ -31,6 +31,7 @@ from drawn_jobs import (  # noqa: E402
     twenty_first_set,
     twenty_fourth_set,
     twenty_second_set,
+    twenty_seventh_set,
     twenty_sixth_set,
     twenty_third_set,
 )
@@ -41,6 +42,7 @@ _SETS = (
     *(fifteenth_set, sixteenth_set, seventeenth_set, eighteenth_set, nineteenth_set, twentieth_set),
     *(twenty_first_set, twenty_second_set, twenty_third_set, twenty_fourth_set, twenty_fifth_set),
     twenty_sixth_set,
+    twenty_seventh_set,
 )
 
 
