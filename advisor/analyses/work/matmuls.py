@@ -42,7 +42,7 @@ _ATTENTION = ("attention", "flash", "fmha")
 _CONVOLUTION = ("conv", "fprop", "dgrad", "wgrad", "winograd", "cudnn", "fft2d")
 # Formats of rows are kept as places in PRECISIONS: numbers are compared in a tenth of the time that words take.
 _Formats = npt.NDArray[np.int8]
-_FP32, _UNKNOWN = PRECISIONS.index("fp32"), PRECISIONS.index("unknown")
+_FP32, _TF32, _UNKNOWN = (PRECISIONS.index(one) for one in ("fp32", "tf32", "unknown"))
 
 
 class Matmuls(Struct, frozen=True, eq=False):
@@ -53,6 +53,7 @@ class Matmuls(Struct, frozen=True, eq=False):
     fp32_kinds     µs per step in fp32 by kind: product, convolution, attention. The setting for products does not
                    affect convolutions, and none affects attention
     fp32_rows      the rows of each
+    tf32_rows      those in TF32, of any kind
     fp32_share     fp32 without TF32, as a share of device-busy time (of the step on a CPU); None if the precision of
                    more than a tenth of their time is unknown
     evidence       dtypes: the ops' recorded input types; names: kernel names that contain their precision; none
@@ -70,6 +71,7 @@ class Matmuls(Struct, frozen=True, eq=False):
     why: str
     on_device: bool
     largest: tuple[OpRow, ...]
+    tf32_rows: Ints
 
     @classmethod
     def compute(
@@ -117,6 +119,7 @@ class Matmuls(Struct, frozen=True, eq=False):
             why=_why(spent, whole) if unknown else "",
             on_device=device.measured,
             largest=_largest(events, work, formats, weights, steps, base or steps.window_ns),
+            tf32_rows=work.rows[formats == _TF32],
         )
 
 

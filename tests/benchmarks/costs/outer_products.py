@@ -3,8 +3,8 @@
     python tests/benchmarks/costs/outer_products.py
 
 Of each size, samples x numbers of each, the ways are timed in turns: medians of forward and backward pass, less what
-the same ops take for two samples of two numbers. The last line is how many times as long as a product of 512 x 512
-matrices the replacement takes for each operation of its three products, where these are a million or more.
+the same ops take for two samples of two numbers. The last lines are the least and the most share that is left, where
+two million numbers and more are written out, and where fewer are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 import torch
 
 Tensor = torch.Tensor
-_MOST_BYTES, _FEWEST_NUMBERS, _FEWEST_OPERATIONS, _REPEATS = 130e6, 16384, 1e6, 9
+_MOST_BYTES, _FEWEST_NUMBERS, _MANY, _REPEATS = 130e6, 16384, 2e6, 9
 _WRITTEN_OUT: list[Callable[[Tensor], Tensor]] = [
     lambda x: torch.einsum("bi,bj->bij", x, x).mean(0),
     lambda x: torch.bmm(x.unsqueeze(2), x.unsqueeze(1)).sum(0),
@@ -46,31 +46,21 @@ def medians_us(ways: list[Callable[[Tensor], Tensor]], samples: int, numbers: in
     return [statistics.median(of) for of in zip(*times, strict=True)]
 
 
-def operation_us() -> float:
-    """One operation of a product of 512 x 512 matrices."""
-    x = torch.randn(512, 512)
-    times = []
-    for _ in range(20):
-        began = time.perf_counter()
-        _ = x @ x
-        times.append((time.perf_counter() - began) * 1e6)
-    return statistics.median(times) / (2 * 512**3)
-
-
 def main() -> None:
     ways = [*_WRITTEN_OUT, product]
-    calls_us, one_us = medians_us(ways, 2, 2), operation_us()
-    found = []
+    calls_us = medians_us(ways, 2, 2)
+    found: dict[str, list[float]] = {"many": [], "few": []}
     for samples, numbers in itertools.product((32, 128, 256, 1024, 4096), (16, 32, 64, 128, 256)):
-        if samples * numbers**2 * 4 > _MOST_BYTES or samples * numbers**2 < _FEWEST_NUMBERS:
+        written = samples * numbers**2
+        if written * 4 > _MOST_BYTES or written < _FEWEST_NUMBERS:
             continue
         took = [max(us - call, 0.0) for us, call in zip(medians_us(ways, samples, numbers), calls_us, strict=True)]
-        operations = 6 * samples * numbers**2
-        times = took[-1] / (operations * one_us)
-        left = " ".join(f"{took[-1] / us:.2f}" for us in took[:-1])
-        print(f"{samples:5} x {numbers:3}: {took[-1]:7.0f} µs, left of einsum, bmm, mul: {left}; {times:.2f}", flush=True)
-        found += [times] if operations >= _FEWEST_OPERATIONS else []
-    print(f"times as long for each operation: {min(found):.2f} to {max(found):.2f} (n = {len(found)})")
+        left = [took[-1] / us for us in took[:-1]]
+        shown = " ".join(f"{one:.2f}" for one in left)
+        print(f"{samples:5} x {numbers:3}: {took[-1]:7.0f} µs, left of einsum, bmm, mul: {shown}", flush=True)
+        found["many" if written >= _MANY else "few"] += left
+    for name, shares in found.items():
+        print(f"{name}: {min(shares):.2f} to {max(shares):.2f} (n = {len(shares)})")
 
 
 if __name__ == "__main__":
