@@ -25,6 +25,12 @@ _OFTEN = 1.5
 # Of one gather and one reduction in each step, the reduction is left out in every second one.
 _REDUCED_SELDOM = 1 / 4
 _MOSTLY = 0.5
+_MORE_PARTS = Fix(
+    "Split the batch into more micro-batches, four times as many as stages; traces of all stages say what that saves",
+    "numerics",
+    "schedule = Schedule1F1B(stage, n_microbatches=4, loss_fn=loss_fn)  # four stages",
+    "schedule = Schedule1F1B(stage, n_microbatches=16, loss_fn=loss_fn)",
+)
 # Of a model that is one unit a step has two gathers and one reduction; fewer bytes are sent in some ms.
 _OF_ONE_UNIT, _LARGE_BYTES = 3, 100e6
 
@@ -80,6 +86,8 @@ def _change(
     kind: KindOfTalk, others_us: float, room_us: float, price: Price, record: RankRecord | None, library: Library
 ) -> tuple[float, Fix | None, str]:
     """(share of the exposed time that goes at most, the change, what both ends of the range stand for)."""
+    if kind.kind == "stages":
+        return 0.0, None if (kind.ops < 0).all() else _MORE_PARTS, ""
     coverable = min(1.0, max(0.0, room_us) / kind.exposed_us)
     gathers = kind.kind == "sharded" or (kind.kind == "tensor" and not kind.sums)
     if gathers and kind.compiled >= _MOSTLY:

@@ -115,6 +115,17 @@ LIBRARIES = [
         fixes=("stage3_prefetch_bucket_size",),
     ),
     Example(
+        "the same by the name of its range alone",
+        _with(
+            "c10d::_reduce_scatter_base_",
+            _talks("_reduce_scatter_base"),
+            "PartitionedParameterCoordinator.fetch_sub_module",
+        ),
+        saves_us=(0, 9500),
+        says=("by DeepSpeed",),
+        fixes=("stage3_prefetch_bucket_size",),
+    ),
+    Example(
         "fully_shard in fp32",
         _with("c10d::_reduce_scatter_base_", _talks("_reduce_scatter_base"), _UNIT),
         facts=_fully(param_dtype=None, reduce_dtype=None),
@@ -185,6 +196,7 @@ KINDS = [
         _with("c10d::recv_", Ev("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "kernel")),
         saves_us="unknown",
         says=("with other stages of the pipeline",),
+        fixes=("more micro-batches",),
     ),
     Example(
         "NCCL's kernel for sends and receives, which makes exchanges as well, without who launched it",

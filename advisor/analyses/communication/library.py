@@ -14,7 +14,7 @@ Name = Literal["", "ddp", "fsdp1", "fsdp2", "deepspeed", "megatron"]
 # What the library's own rows (annotations, Python frames with their files) contain. DeepSpeed and Megatron wrap others,
 # so they are looked for first.
 _ROWS: tuple[tuple[Name, tuple[str, ...]], ...] = (
-    ("deepspeed", ("deepspeed",)),
+    ("deepspeed", ("deepspeed", "PartitionedParameterCoordinator", "DeepSpeedZeroOptimizer")),
     ("megatron", ("megatron/", "megatron.core")),
     ("fsdp2", ("FSDP::",)),
     ("fsdp1", ("FullyShardedDataParallel.",)),
