@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from advisor.api import Finding, Fix, Ints, Lines, Matmuls, Price, edits, lookup
 
 from ..shared._words import each_step
-from ._between_products import following
+from ._between_products import in_fp32
 from ._cpu_bf16 import where
 from ._formats import is_mixed
 
 # Peak of 16 bits against that of TF32 from which on it is worth a change.
 _WORTH_IT = 1.5
+# Kernels that take what memory takes to move their numbers.
+_MOVING = ("elementwise_kernel", "reduce_kernel", "norm", "Norm", "RowwiseMoments", "softmax", "SoftMax", "upsample")
 
 
 def beside_half(price: Price, matmuls: Matmuls, lines: Lines | None, min_share: float) -> Iterator[Finding]:
@@ -34,7 +36,9 @@ def beside_half(price: Price, matmuls: Matmuls, lines: Lines | None, min_share: 
     name = max(("bf16", "fp16"), key=lambda one: matmuls.by_precision[one])
     if times < _WORTH_IT:
         return
-    faster = [edits.scale(rows, 1 / times), edits.scale(_without_graph(price, following(price)), 0.5)]
+    moving = _without_graph(price, in_fp32(price))
+    moving = moving[price.ops.events.named(*_MOVING)[moving]]
+    faster = [edits.scale(rows, 1 / times), edits.scale(moving, 0.5)]
     yield Finding(
         message=(
             f"Products and convolutions in TF32, without gradients, take {each_step(price, tf32_us)}, beside a model "
@@ -57,7 +61,7 @@ def _without_graph(price: Price, kernels: Ints) -> Ints:
 
 
 _HOW = (
-    "high: these products {:.2g} times as fast in {}, as by the device's peaks, and elementwise ops between them move "
+    "high: these products {:.2g} times as fast in {}, as by the device's peaks, and what runs between them moves "
     "half of the bytes; low: nothing, as they may need fp32"
 )
 _FIX = Fix(

@@ -28,12 +28,15 @@ def following(price: Price) -> Ints:
 
     Those of the optimizer stay: parameters are in fp32.
     """
-    events, nesting, links = price.ops.events, price.ops.nesting, price.ops.links
-    mine = events.of(Category.KERNEL) & events.named("elementwise_kernel") & ~events.named(*_SIXTEEN)
+    events, kernels = price.ops.events, in_fp32(price)
+    kernels = kernels[events.named("elementwise_kernel")[kernels]]
+    return kernels[price.ops.nesting.ancestor_of(price.ops.links.launch[kernels], events.exactly(*_OPS)) >= 0]
+
+
+def in_fp32(price: Price) -> Ints:
+    """Kernels outside of the optimizer that move something, and whose names do not say that it has 16 bits."""
+    events, links = price.ops.events, price.ops.links
+    mine = events.of(Category.KERNEL) & ~events.named(*_SIXTEEN)
     kernels = np.flatnonzero(mine & links.inside & (links.launch >= 0) & (events.dur_ns >= _MOVES_NS))
-    if not len(kernels):
-        return kernels
-    launch = links.launch[kernels]
-    follows = nesting.ancestor_of(launch, events.exactly(*_OPS)) >= 0
-    updates = nesting.ancestor_of(launch, events.named("Optimizer.step#")) >= 0
-    return kernels[follows & ~updates]
+    updates = price.ops.nesting.ancestor_of(links.launch[kernels], events.named("Optimizer.step#")) >= 0
+    return kernels[~updates]

@@ -20,6 +20,7 @@ from benchmarks.gpu.drawn_jobs import (
     twenty_first_set,
     twenty_fourth_set,
     twenty_second_set,
+    twenty_seventh_set,
     twenty_sixth_set,
     twenty_third_set,
 )
@@ -45,6 +46,7 @@ _ALIKE = 0.01
         (twenty_fourth_set, 4),
         (twenty_fifth_set, 4),
         (twenty_sixth_set, 5),
+        (twenty_seventh_set, 5),
     ],
     ids=lambda value: value.__name__.rpartition(".")[2] if isinstance(value, ModuleType) else "",
 )
