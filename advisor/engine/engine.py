@@ -143,11 +143,11 @@ def joined(
     outcomes = _outcomes_of_job(results, reference, ranks, rules, config)
     accepted = [(o.rule, f) for o in outcomes if o.confirmed for f in o.findings if f.recoverable and f.run_us is None]
     together = joint.joint(accepted, reference.known_us, step_us, reference.replayed) if step_us > 0 else None
-    noise = (steps.repeats, repeats.between_runs(steps.unprofiled_us.n > 0, steps.device_us is not None))
     compared = compared_ranks.compared(ranks, {one.summary.rank: one.summary.file for one in results})
     shown = detail_of(reference)
     widened = (
-        whole_window.of_outcome(repeats.of_outcome(outcome, step_us, *noise), steps.source) for outcome in outcomes
+        whole_window.of_outcome(repeats.of_outcome(outcome, step_us, steps.repeats), steps.source)
+        for outcome in outcomes
     )
     report = Report(
         run=_run_info(run, reference, results),
@@ -156,7 +156,7 @@ def joined(
         metrics=reference.summary.metrics,
         breakdown=reference.summary.breakdown,
         outcomes=told_once.named_once([severity.settled(outcome, step_us) for outcome in widened], step_us),
-        joint=whole_window.of_joint(repeats.of_joint(together, step_us, *noise), steps.source),
+        joint=whole_window.of_joint(repeats.of_joint(together, step_us, steps.repeats), steps.source),
         replay=shown.replay,
         ranks=tuple(result.summary for result in results),
         timeline=shown.timeline,

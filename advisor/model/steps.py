@@ -24,7 +24,7 @@ class StepsSummary(Struct, frozen=True):
 
     dilation is profiled median / un-profiled median: the overhead of the profiler.
     repeats is the relative standard deviation of the medians of blocks of five un-profiled steps, at most 0.07; None if
-    not captured. Each saving's range is widened by that share of the step, or by what runs differ where that is more.
+    not captured. The ends of each saving's range are moved outwards by 1.12 times that, as a share of themselves.
     series_us holds the un-profiled step times in order (at most 500), else the profiled ones.
     host_us is the median time in which the host issues a profiled step, device_us that in which the device completes
     one (between the ends of the last work that consecutive steps launched); None if not known.

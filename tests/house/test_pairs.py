@@ -124,12 +124,71 @@ def test_the_step_time_of_a_process_sees_rare_work_and_forgets_one_burst() -> No
 def test_the_interval_of_a_saving_is_students_over_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     measure = benchmark("pair_measure")
     times = {"slow": iter([100.0, 110.0, 90.0]), "fixed": iter([160.0, 150.0, 140.0])}
-    monkeypatch.setattr(measure, "timed", lambda path, launcher, of: (next(times[path.stem]), 1.0))
+    monkeypatch.setattr(measure, "timed", lambda paths, launcher, of: [next(times[path.stem]) for path in paths])
     result = measure.measure((Path("slow"), Path("fixed")), 3, "", 2.0)
     # By hand: log ratios of 80/100, 75/110, 70/90; mean -0.28581, sd 0.08533; t(2) = 4.30, so ± 0.21184.
     assert result["saving"] == pytest.approx(0.24859, abs=1e-4)
     assert result["low"] == pytest.approx(0.0713, abs=1e-3)
     assert result["high"] == pytest.approx(0.3921, abs=1e-3)
+
+
+SPINS = """
+import sys, time
+ends, left = [], int(sys.argv[1])
+while left:
+    until = time.process_time() + 0.01
+    while time.process_time() < until:
+        pass
+    ends.append(time.perf_counter())
+    left -= 1
+print(ends)
+"""
+
+
+def test_scripts_in_turns_run_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = benchmark("in_turns")
+    monkeypatch.setattr(turns, "TURN_S", 0.1)
+
+    class Spinning:
+        def __init__(self, steps: int) -> None:
+            words = [sys.executable, "-c", SPINS, str(steps)]
+            self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+            self.pid = self.process.pid
+
+        def ended(self) -> bool:
+            return self.process.poll() is not None
+
+    scripts = [Spinning(60), Spinning(90)]
+    stopped = turns.run(scripts, 60)
+    ends = [json.loads(script.process.communicate()[0]) for script in scripts]
+    for mine, others in zip(stopped, reversed(ends), strict=True):
+        assert len(mine) > 3
+        # Whoever is stopped ends no step meanwhile, and the other one does.
+        assert any(since < end < to for since, to in mine for end in others)
+    for mine, own in zip(stopped, ends, strict=True):
+        assert not any(since + 0.02 < end < to for since, to in mine for end in own)
+        kept = turns.without(own, mine)
+        gone = sum(to - since for since, to in mine if own[0] < to <= own[-1])
+        assert gone > 0.2
+        assert kept[-1] - kept[0] == pytest.approx(own[-1] - own[0] - gone)
+        assert kept == sorted(kept)
+
+
+def test_a_script_that_hangs_beside_another_one_is_ended() -> None:
+    turns = benchmark("in_turns")
+
+    class Sleeping:
+        def __init__(self) -> None:
+            self.process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+            self.pid = self.process.pid
+
+        def ended(self) -> bool:
+            return self.process.poll() is not None
+
+    scripts = [Sleeping(), Sleeping()]
+    with pytest.raises(TimeoutError, match="not ended after 1 s"):
+        turns.run(scripts, 1)
+    assert [script.process.wait(10) for script in scripts] == [-9, -9]
 
 
 def report(rule: str, low: float, high: float, line: int = 1) -> dict[str, object]:

@@ -19,7 +19,7 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.lines.frames import innermost
 from advisor.analyses.matching.align_ops import SameTurns
 from advisor.model import Source
-from advisor.trace.events import Category, Events, Ints, Mask, Trace
+from advisor.trace.events import Category, Events, Ids, Ints, Mask, Trace
 from advisor.trace.intervals import Intervals, overlap_of_each
 
 PREFIX = "advisor:line|"
@@ -79,7 +79,7 @@ def line_spans(trace: Trace, steps: Steps, recorded: Trace) -> LineSpans:
     who, around = of_name[events.name[rows]], above[rows]
     called_by = np.where(around >= 0, of_name[events.name[np.maximum(around, 0)]], -1)
     stacks, stack_of = _stacks(rows, above, of_name[events.name])
-    takes = [_Take.of(events, theirs.main_thread, step, spans, rows, stack_of) for step in theirs.spans]
+    takes = [_Take.of(events, theirs.main_thread, step, spans, (rows, above, stack_of)) for step in theirs.spans]
     same = [SameTurns(take.anchors.names) for take in takes]
     warped, whose, entered = [], [], []  # of whose: the stacks
     for one in steps.spans:
@@ -152,13 +152,28 @@ class _Take(Struct, frozen=True, eq=False):
     anchors: _Anchors
 
     @classmethod
-    def of(cls, events: Events, thread: int, step: Ints, spans: Intervals, rows: Ints, stack: Ints) -> _Take:
-        """The step, of all spans with their rows and stacks."""
+    def of(cls, events: Events, thread: int, step: Ints, spans: Intervals, who: tuple[Ints, Ints, Ints]) -> _Take:
+        """The step, of all spans. who: the row of each, the row around each event, the stack of each span."""
         inside = (spans[:, 0] < step[1]) & (spans[:, 1] > step[0])
-        rows, anchors = rows[inside], _Anchors.of(events, thread, step)
+        rows, above, stack = who[0][inside], who[1], who[2][inside]
+        of_row, first = np.unique(rows, return_index=True)
         entered = np.zeros(len(rows), bool)
-        entered[np.unique(rows, return_index=True)[1]] = True
-        return cls(np.clip(spans[inside], *step), stack[inside], entered, anchors)
+        entered[first[~_goes_on(events.name, of_row, rows[:1], above)]] = True
+        return cls(np.clip(spans[inside], *step), stack, entered, _Anchors.of(events, thread, step))
+
+
+def _goes_on(name: Ids, rows: Ints, first: Ints, above: Ints) -> Mask:
+    """Which of these rows are lines that a step begins in, and that it enters again: it ends in that line, too.
+
+    first: the row that the step begins in
+    """
+    open_ = []
+    at = int(first[0]) if len(first) else -1
+    while at >= 0:
+        open_.append(at)
+        at = int(above[at])
+    begun = np.isin(rows, open_)
+    return begun & np.isin(name[rows], name[rows[~begun]])
 
 
 class _Anchors(Struct, frozen=True, eq=False):

@@ -23,6 +23,8 @@ _MOST_LOADERS = 8
 # A loader whose batches so many backward passes follow is that of the training; one that gives a batch before fewer
 # than one of them in ten is none of it.
 _GOES_ON, _SELDOM = 3, 0.1
+# Fewer steps than this tell nothing about a loop.
+_FEW_STEPS = 10
 # Warnings that matter come early; a script that warns in every step says the same.
 _MOST_WARNINGS, _WARNING_CHARACTERS = 10, 300
 # Those that speak of time are few: they are kept behind the first ten, too.
@@ -35,6 +37,7 @@ class Collector:
     def __init__(self) -> None:
         self.optimizers: dict[int, Any] = {}
         self.parameters: dict[int, Any] = {}  # the first of each optimizer
+        self.remade = 0  # optimizers whose parameters had one that is gone
         self.replaced: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.earlier: list[Any] = []  # of loops that were left
         self.loaders: list[dict[str, Any]] = []
@@ -117,6 +120,7 @@ class Collector:
         first = next((one for group in optimizer.param_groups for one in group["params"]), None)
         for key, ref in self.optimizers.items():
             if ref() is None and key in self.parameters and self.parameters[key]() is first is not None:
+                self.remade += 1
                 return key
         key = id(optimizer)
         while key in self.optimizers:
@@ -124,6 +128,15 @@ class Collector:
         if first is not None:
             self.parameters[key] = weakref.ref(first)
         return key
+
+    def notes(self, steps: int) -> list[str]:
+        """What the report says of optimizers that most steps make anew. steps: of all optimizers"""
+        if 2 * self.remade <= max(steps, _FEW_STEPS):
+            return []
+        return [
+            f"the script made an optimizer for weights that had one {self.remade} times in {steps} steps: what the old "
+            "one kept, such as Adam's averages, is lost each time; make it once, before the loop"
+        ]
 
     def alive_optimizers(self) -> list[Any]:
         """Those that have stepped in this training loop and are still there."""

@@ -42,6 +42,7 @@ def record(session: Session) -> dict[str, Any]:
             *window.notes,
             *filter(None, window.costs.postponed.values()),
             *session.later.notes(),
+            *session.collector.notes(session.tracker.optimizer_steps),
             *filter(None, [clock.note]),
         ],
         "later": session.later.record(),

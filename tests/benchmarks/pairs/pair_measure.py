@@ -4,8 +4,8 @@ The step time of a process is the *median of the means of blocks of ten steps*. 
 one burst of other work on the machine spoils it; a plain median does not see what happens every fifth step or once in
 an epoch. Blocks of ten steps hold one period of everything that these scripts do now and then.
 
-The saving is 1 - work-adjusted fixed / slow of two processes that ran one after the other, on the log scale, because
-the machine's slow drift multiplies both. Processes are the unit of replication; the interval is Student's t over them.
+The saving is 1 - work-adjusted fixed / slow of two processes that ran in turns of a second (`in_turns.py`), on the log
+scale. Pairs of processes are the unit of replication; the interval is Student's t over them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import in_turns
 import step_times
 
 WARM_STEPS = 5  # first steps allocate, choose kernels and start workers
@@ -63,37 +64,47 @@ def run_us(ends: list[float]) -> float:
     return (kept[-1] - kept[0]) / (len(kept) - 1) * 1e6
 
 
-def timed(script: Path, launcher: str, of: Callable[[list[float]], float] = step_us) -> tuple[float, float]:
-    """(step time in µs, seconds of the whole process) of one un-profiled run. Raises RuntimeError if it fails."""
+class _Launched:
+    """A script of several ranks. pid: of its launcher."""
+
+    def __init__(self, script: Path, launcher: str, out: Path) -> None:
+        self.script, self.log = script, out.with_suffix(".log")
+        words = [*command(launcher), str(Path(__file__).with_name("step_times.py")), str(out), str(script)]
+        with self.log.open("w") as handle:
+            self.process = subprocess.Popen(words, stdout=handle, stderr=handle, env=environment())
+        self.pid = self.process.pid
+
+    def ended(self) -> bool:
+        """Whether it has. Raises RuntimeError with the end of its output if it failed."""
+        if code := self.process.poll():
+            raise RuntimeError(f"{self.script} ended with {code}: {self.log.read_text('utf-8')[-500:]}")
+        return code == 0
+
+
+def timed(scripts: Sequence[Path], launcher: str, of: Callable[[list[float]], float] = step_us) -> list[float]:
+    """Step time in µs of each of these scripts, which run in turns, a second each. Raises RuntimeError if one fails."""
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "ends.json"
-        started = time.monotonic()
-        if launcher:
-            hook = Path(__file__).with_name("step_times.py")
-            words = [*command(launcher), str(hook), str(out), str(script)]
-            done = subprocess.run(
-                words, capture_output=True, text=True, timeout=SCRIPT_SECONDS, env=environment(), check=False
-            )
-            if done.returncode:
-                raise RuntimeError(f"{script} ended with {done.returncode}: {done.stderr[-500:]}")
-        else:
-            step_times.run_forked(str(script), out)
-        return of(json.loads(out.read_text("utf-8"))), time.monotonic() - started
+        outs = [Path(folder) / f"{at}.json" for at in range(len(scripts))]
+        running: list[in_turns.Process] = [
+            _Launched(path, launcher, out) if launcher else step_times.Forked(str(path), out)
+            for path, out in zip(scripts, outs, strict=True)
+        ]
+        stopped = in_turns.run(running, len(scripts) * SCRIPT_SECONDS)
+        ends = [json.loads(out.read_text("utf-8")) for out in outs]
+        return [of(in_turns.without(*one)) for one in zip(ends, stopped, strict=True)]
 
 
 def measure(
     scripts: tuple[Path, Path], repeats: int, launcher: str, work: float, of: Callable[[list[float]], float] = step_us
 ) -> dict[str, Any]:
-    """Slow and fixed in turns, the order swapped each time. Times are µs per step, savings shares of slow's step."""
-    slow, fixed = scripts
+    """Slow and fixed in turns, another one first each time. Times are µs per step, savings shares of slow's step."""
     times: dict[str, list[float]] = {"slow": [], "fixed": []}
-    seconds = 0.0
     for repeat in range(repeats):
-        order = [("slow", slow), ("fixed", fixed)]
-        for role, path in order if repeat % 2 == 0 else reversed(order):
-            step, whole = timed(path, launcher, of)
-            times[role].append(step / work if role == "fixed" else step)
-            seconds = max(seconds, whole)
+        swapped = repeat % 2 == 1
+        both = timed(scripts[::-1] if swapped else scripts, launcher, of)
+        slow_us, fixed_us = both[::-1] if swapped else both
+        times["slow"].append(slow_us)
+        times["fixed"].append(fixed_us / work)
     logs = [math.log(f / s) for s, f in zip(times["slow"], times["fixed"], strict=True)]
     centre, half = statistics.mean(logs), 0.0
     if len(logs) > 1:
@@ -104,7 +115,6 @@ def measure(
         "saving": 1 - math.exp(centre),
         "low": 1 - math.exp(centre + half),
         "high": 1 - math.exp(centre - half),
-        "longest_s": seconds,
     }
 
 

@@ -75,21 +75,25 @@ def _leave_together() -> None:
         store.wait([f"left {rank}" for rank in range(distributed.get_world_size())])
 
 
-def run_forked(script: str, out: Path, last: int = 0) -> None:
-    """The same in a process forked from this one, which has imported torch and done nothing with it yet.
+class Forked:
+    """A script in a process forked from this one, which has imported torch and done nothing with it yet.
 
     A fresh process in all that matters (threads, allocator, caches) that need not import torch for two seconds first.
-    Raises RuntimeError with the end of the script's output if it fails.
+    pid: of that process
     """
-    import torch._dynamo  # noqa: F401  (an optimizer imports it at its first step: most of the time of a short run)
 
-    log = out.with_suffix(".log")
-    child = os.fork()
-    if not child:
+    def __init__(self, script: str, out: Path, last: int = 0) -> None:
+        import torch._dynamo  # noqa: F401  (an optimizer imports it at its first step: most of a short run's time)
+
+        self.script, self.log = script, out.with_suffix(".log")
+        self.status: int | None = None
+        self.pid = os.fork()
+        if self.pid:
+            return
         code = 1
         signal.alarm(HUNG_S)
         try:
-            handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            handle = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(handle, 1)
             os.dup2(handle, 2)
             run(script, [], out, last)
@@ -101,9 +105,21 @@ def run_forked(script: str, out: Path, last: int = 0) -> None:
         finally:
             sys.stdout.flush()
             os._exit(code)
-    _, status = os.waitpid(child, 0)
-    if status:
-        raise RuntimeError(f"{script} ended with {os.waitstatus_to_exitcode(status)}: {log.read_text('utf-8')[-500:]}")
+
+    def ended(self, wait: bool = False) -> bool:
+        """Whether it has. Raises RuntimeError with the end of the script's output if it failed."""
+        if self.status is None:
+            pid, status = os.waitpid(self.pid, 0 if wait else os.WNOHANG)
+            self.status = status if pid else None
+        if self.status:
+            code = os.waitstatus_to_exitcode(self.status)
+            raise RuntimeError(f"{self.script} ended with {code}: {self.log.read_text('utf-8')[-500:]}")
+        return self.status is not None
+
+
+def run_forked(script: str, out: Path, last: int = 0) -> None:
+    """The same as `run` in such a process. Raises RuntimeError if it fails."""
+    Forked(script, out, last).ended(wait=True)
 
 
 if __name__ == "__main__":

@@ -114,3 +114,13 @@ def test_an_optimizer_that_replaces_another_one_has_its_key() -> None:
     both = torch.optim.Adam([weight]), torch.optim.SGD([weight])
     assert len({collector.optimizer(one) for one in both}) == 2, "two that are alive"
     assert collector.alive_optimizers() == [both[0], kept, both[1]]
+    assert not collector.notes(5), "five steps tell nothing"
+
+
+def test_optimizers_that_most_steps_make_are_noted() -> None:
+    collector, weight = Collector(), torch.nn.Parameter(torch.zeros(2))
+    for _ in range(30):
+        collector.optimizer(torch.optim.Adam([weight]))
+    assert not collector.notes(300), "one for each of thirty rounds"
+    [note] = collector.notes(30)
+    assert "29 times in 30 steps" in note

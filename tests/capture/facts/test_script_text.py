@@ -120,6 +120,8 @@ def settings(source: str) -> dict[str, Any]:
         ("import gc\ngc.collect()", "gc.collect", 2),
         ("ids = tokenizer(\n    texts,\n    padding='max_length',\n)", "padding", 3),
         ("batch = tokenizer.encode_plus(text, pad_to_max_length=True)", "padding", 1),
+        ("class A:\n    size: int = 64\n    padding: str = field(default='max_length')", "padding", 3),
+        ("p.add_argument('--padding', default='max_length')\ncollate(padding=args.padding)", "padding", 1),
         ("trainer = Trainer(max_epochs=4, val_check_interval=10)", "evaluation_every", 1),
         ("size = 0.25\ntrainer = Trainer(val_check_interval=size)", "evaluation_every", 2),
         (

@@ -121,6 +121,14 @@ def _of_name(name: str, value: ast.expr) -> str:
     return of_value(name, value.value if isinstance(value, ast.Constant) else None)
 
 
+# "padding": samples as long as the longest that are allowed, as a tokenizer or a collator is asked for.
+_EXACTLY = (
+    ("padding", "max_length", "padding"),
+    ("pad_to_max_length", True, "padding"),
+    ("detect_anomaly", True, "detect_anomaly"),
+)
+
+
 def of_value(name: str, given_it: object) -> str:
     """The setting that a name is of with that value, as an argument of a framework is; empty where of none.
 
@@ -133,8 +141,8 @@ def of_value(name: str, given_it: object) -> str:
         return _GIVEN[name]
     if given_it is True and "checkpoint" in name:
         return "checkpointing=True"
-    if given_it is True and name == "detect_anomaly":
-        return name
+    if exactly := next((said for one, value, said in _EXACTLY if (one, value) == (name, given_it)), ""):
+        return exactly
     if name == "compute_metrics" or (name == "attn_implementation" and given_it == "eager"):
         return name
     if name == "precision" and str(given_it) in ("64", "64-true"):
@@ -164,8 +172,6 @@ def _of_node(node: ast.AST) -> Iterator[str]:
         yield "histogram_observer"
     if _wants_gradient(node):
         yield "requires_grad"
-    if _pads_to_the_most(node):
-        yield "padding"
     if name := _vectorizes(node):
         yield f"{_VECTORIZE} {name}"
     yield from (name for name, (backend, switch) in _SWITCHES.items() if _switches(backend, switch, node))
@@ -187,14 +193,6 @@ def _switches(backend: str, switch: str, node: ast.AST) -> bool:
         isinstance(target, ast.Attribute) and target.attr == switch and last_name(target.value) == backend
         for target in node.targets
     )
-
-
-def _pads_to_the_most(node: ast.AST) -> bool:
-    """Whether it asks a tokenizer or a collator for samples as long as the longest that are allowed."""
-    if not isinstance(node, ast.keyword):
-        return False
-    most = isinstance(node.value, ast.Constant) and node.value.value == "max_length"
-    return (node.arg == "padding" and most) or (node.arg == "pad_to_max_length" and is_true(node.value))
 
 
 def _vectorizes(node: ast.AST) -> str:
