@@ -40,8 +40,7 @@ def run(scripts: Sequence[Process], longest_s: float) -> list[list[tuple[float, 
     try:
         while left:
             for at, script in list(left.items()):
-                _signal(script.pid, signal.SIGCONT)
-                stopped[at].append((since[at], time.perf_counter()))
+                stopped[at].append((since[at], _signal(script.pid, signal.SIGCONT)))
                 if _has_ended(script, TURN_S if len(left) > 1 else longest_s):
                     del left[at]
                 else:
@@ -75,11 +74,17 @@ def without(ends: Sequence[float], stopped: Sequence[tuple[float, float]]) -> li
     return [end - sum(to - since for since, to in stopped if to <= end) for end in ends]
 
 
-def _signal(pid: int, number: int) -> None:
-    """To a process and all that it started, those first that started others; what has ended meanwhile is left out."""
-    for one in (pid, *_below(pid)):
+def _signal(pid: int, number: int) -> float:
+    """To a process and all that it started, those first that started others; what has ended meanwhile is left out.
+
+    When the first of them had not got it yet.
+    """
+    every = (pid, *_below(pid))
+    before = time.perf_counter()
+    for one in every:
         with suppress(ProcessLookupError):
             os.kill(one, number)
+    return before
 
 
 def _below(pid: int) -> list[int]:
