@@ -140,9 +140,10 @@ def _named(found: Finding, place: Block, lines: Lines, price: Price, record: Ran
 def _is_work(line: LineCost, few: float) -> bool:
     """Whether a rewrite could take away a line of Python: one of a loop, or one that is long at each run.
 
-    few: the share of the steps in which it ran.
+    few: the share of the steps in which it ran. A line that fetches from a loader calls a library before and behind it.
     """
-    return line.inner or line.visits >= few * LOOP_ITERATIONS or line.python_us >= _SOMEBODYS_US * line.visits
+    pieces = line.visits * (2 if line.parts.get("input") else 1)
+    return line.inner or line.visits >= few * LOOP_ITERATIONS or line.python_us >= _SOMEBODYS_US * pieces
 
 
 def _saving(place: Block, nameless_us: float, price: Price, rare: float | None, end_us: float | None) -> Saving:
