@@ -59,6 +59,7 @@ FOR_ITSELF = {
     "printed-tensors",
     "repeated-clipping",
     "repeated-inputs",
+    "unfolded-convolutions",
     "separable-windows",
     "sorted-gradients",
     "stacked-copies",

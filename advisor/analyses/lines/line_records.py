@@ -158,22 +158,26 @@ class _Take(Struct, frozen=True, eq=False):
         rows, above, stack = who[0][inside], who[1], who[2][inside]
         of_row, first = np.unique(rows, return_index=True)
         entered = np.zeros(len(rows), bool)
-        entered[first[~_goes_on(events.name, of_row, rows[:1], above)]] = True
+        entered[first] = ~_goes_on(events.name, of_row, rows[[0, -1]], above) if len(rows) else True
         return cls(np.clip(spans[inside], *step), stack, entered, _Anchors.of(events, thread, step))
 
 
-def _goes_on(name: Ids, rows: Ints, first: Ints, above: Ints) -> Mask:
-    """Which of these rows are lines that a step begins in, and that it enters again: it ends in that line, too.
+def _goes_on(name: Ids, rows: Ints, ends: Ints, above: Ints) -> Mask:
+    """Which of these rows are lines that a step begins in, as it ends in them: they were entered in the step before.
 
-    first: the row that the step begins in
+    ends: the rows that the step begins and ends in
     """
-    open_ = []
-    at = int(first[0]) if len(first) else -1
-    while at >= 0:
-        open_.append(at)
-        at = int(above[at])
-    begun = np.isin(rows, open_)
-    return begun & np.isin(name[rows], name[rows[~begun]])
+    first, last = (_around(int(row), above) for row in ends)
+    begun = np.isin(rows, list(set(first) - set(last)))
+    return begun & np.isin(name[rows], name[last])
+
+
+def _around(row: int, above: Ints) -> list[int]:
+    """The row and those around it."""
+    found = [row]
+    while (row := int(above[row])) >= 0:
+        found.append(row)
+    return found
 
 
 class _Anchors(Struct, frozen=True, eq=False):
