@@ -38,7 +38,7 @@ class Collector:
         self.optimizers: dict[int, Any] = {}
         self.parameters: dict[int, Any] = {}  # the first of each optimizer
         self.remade = 0  # optimizers whose parameters had one that is gone
-        self.replaced: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.keys: dict[int, tuple[Any, int]] = {}  # id -> (the optimizer that has it, its key)
         self.earlier: list[Any] = []  # of loops that were left
         self.loaders: list[dict[str, Any]] = []
         self.pauses = GcPauses()
@@ -106,14 +106,11 @@ class Collector:
 
     def optimizer(self, optimizer: Any) -> int:
         """The key of an optimizer that steps: its own, or of the one that it replaces, as where each step makes one."""
-        key = id(optimizer)
-        if key in self.optimizers and self.optimizers[key]() is optimizer:
-            return key
-        if (known := self.replaced.get(optimizer)) is None:
-            known = self.replaced[optimizer] = self._replaced_by(optimizer)
-        if known not in self.optimizers or self.optimizers[known]() is not optimizer:
-            self.optimizers[known] = weakref.ref(optimizer)
-        return known
+        known = self.keys.get(id(optimizer))
+        if known is None or known[0]() is not optimizer:
+            known = self.keys[id(optimizer)] = (weakref.ref(optimizer), self._replaced_by(optimizer))
+        self.optimizers[known[1]] = known[0]
+        return known[1]
 
     def _replaced_by(self, optimizer: Any) -> int:
         """The key of an optimizer of the same parameters that is gone; else a key of its own, as ids are used again."""
