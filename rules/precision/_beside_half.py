@@ -12,10 +12,8 @@ from advisor.api import Finding, Fix, Ints, Lines, Matmuls, Price, edits, lookup
 from ..shared._words import each_step
 from ._between_products import in_fp32
 from ._cpu_bf16 import where
-from ._formats import is_mixed
+from ._formats import PEAK_WORTH_IT, is_mixed
 
-# Peak of 16 bits against that of TF32 from which on it is worth a change.
-_WORTH_IT = 1.5
 # Kernels that take what memory takes to move their numbers.
 _MOVING = ("elementwise_kernel", "reduce_kernel", "norm", "Norm", "RowwiseMoments", "softmax", "SoftMax", "upsample")
 
@@ -34,7 +32,7 @@ def beside_half(price: Price, matmuls: Matmuls, lines: Lines | None, min_share: 
         return
     times = hardware.half_tflops / hardware.tf32_tflops
     name = max(("bf16", "fp16"), key=lambda one: matmuls.by_precision[one])
-    if times < _WORTH_IT:
+    if times < PEAK_WORTH_IT:
         return
     moving = _without_graph(price, in_fp32(price))
     moving = moving[price.ops.events.named(*_MOVING)[moving]]

@@ -9,8 +9,8 @@ from advisor.api import Device, Fix, Hardware, Matmuls, Missing, Settings, Treat
 # How many times faster matrix work becomes in TF32.
 _TF32_GAIN = constant("device.tf32_gain").range
 _HALF_GAIN = constant("device.half_gain").range
-# Peak of a format against that of fp32 from which on it is worth a change.
-_PEAK_WORTH_IT = constant("device.worthwhile_peak").value
+# Peak of a format against that of another one from which on it is worth a change.
+PEAK_WORTH_IT = constant("device.worthwhile_peak").value
 
 
 # The rest of the fp32 work is not worth a line of its own.
@@ -78,7 +78,7 @@ def faster(device: Device, settings: Settings, matmuls: Matmuls, least_us: float
     switches = [one for one in _SWITCHES if one.off(settings, mixed=is_mixed(matmuls))]
     kinds = tuple(one.kind for one in switches)
     reached_us = sum(matmuls.fp32_kinds[kind] for kind in kinds)
-    if hardware.tf32 and reached_us >= least_us and _peak(hardware.tf32_tflops, hardware) >= _PEAK_WORTH_IT:
+    if hardware.tf32 and reached_us >= least_us and _peak(hardware.tf32_tflops, hardware) >= PEAK_WORTH_IT:
         used = [one for one in switches if matmuls.fp32_kinds[one.kind] >= _PART_WORTH_IT * reached_us]
         fix = Fix(
             f"Set `{used[0].line}` to use TF32" if len(used) == 1 else "Allow TF32 in products and convolutions",
@@ -90,7 +90,7 @@ def faster(device: Device, settings: Settings, matmuls: Matmuls, least_us: float
         return Way("TF32", _capped(_TF32_GAIN, hardware.tf32_tflops, hardware), fix, kinds)
     if mixed:
         return None
-    if not (hardware.bf16 or hardware.fp16) or _peak(hardware.half_tflops, hardware) < _PEAK_WORTH_IT:
+    if not (hardware.bf16 or hardware.fp16) or _peak(hardware.half_tflops, hardware) < PEAK_WORTH_IT:
         return None
     gain = _capped(_HALF_GAIN, hardware.half_tflops, hardware)
     if hardware.bf16:
@@ -103,7 +103,7 @@ def half_way(device: Device, name: str, fix: Fix) -> Way | None:
     hardware = lookup(device.name, device.capability)
     if hardware is None or not (hardware.bf16 if name == "bf16" else hardware.fp16):
         return None
-    if _peak(hardware.half_tflops, hardware) < _PEAK_WORTH_IT:
+    if _peak(hardware.half_tflops, hardware) < PEAK_WORTH_IT:
         return None
     return Way(name, _capped(_HALF_GAIN, hardware.half_tflops, hardware), fix)
 
@@ -121,7 +121,7 @@ def is_mixed(matmuls: Matmuls) -> bool:
 
 def _peak(tflops: float | None, hardware: Hardware) -> float:
     """How many times the fp32 peak that is; without both numbers the units' existence has to do."""
-    return tflops / hardware.fp32_tflops if tflops and hardware.fp32_tflops else _PEAK_WORTH_IT
+    return tflops / hardware.fp32_tflops if tflops and hardware.fp32_tflops else PEAK_WORTH_IT
 
 
 def _capped(gain: tuple[float, float], tflops: float | None, hardware: Hardware) -> tuple[float, float]:

@@ -88,9 +88,10 @@ def check(
 
 def _counted(part: RunPart, run: WatchedRun, sides: SideLines | None) -> RunPart:
     """With how often it happens: too short to be sampled twice, but in every profiled step, it does so in every one."""
-    if part.times or sides is None or not all(sides.in_every_step(line.source, line.inner) for line in part.lines):
+    if part.times or sides is None or not part.lines:
         return part
-    return replace(part, times=run.steps)
+    always = all(sides.in_every_step(line.source, line.inner) for line in part.lines)
+    return replace(part, times=run.steps) if always else part
 
 
 def _renewed(record: RankRecord | None) -> int:

@@ -33,7 +33,6 @@ class SideLines(Struct, frozen=True, eq=False):
     @classmethod
     def compute(cls, trace: Trace, observed: ObservedOps, needs: Needs, lines: Lines) -> SideLines:
         """The lines. Missing where it is not known what the training needs."""
-        every: set[int] = set()
         by_step: list[set[int]] = []
         read: set[int] = set()
         leaving = set(observed.seen.leaving or ())
@@ -42,7 +41,6 @@ class SideLines(Struct, frozen=True, eq=False):
             stacks = dict(zip(known, _stacks(trace, lines, rows[known]), strict=True))
             names = {place: trace.events.text(int(rows[place])) for place in known}
             by_step.append(set().union(*stacks.values()))
-            every |= by_step[-1]
             for place in known:
                 if needs.live[place] or (place in leaving and names[place] not in _NUMBERS):
                     read |= stacks[place]
@@ -52,7 +50,7 @@ class SideLines(Struct, frozen=True, eq=False):
                     chosen = names.get(place) in _NUMBERS and names.get(source) in _CHOOSES
                     if chosen or (wanted[place] and source in stacks):
                         read |= stacks.get(source, set()) - (set() if chosen else here)
-        always = set.intersection(*by_step) if by_step else set()
+        every, always = set().union(*by_step), set.intersection(*by_step) if by_step else set()
         sides, kept = (
             frozenset((lines.sources[at].file, lines.sources[at].line) for at in of - read) for of in (every, always)
         )

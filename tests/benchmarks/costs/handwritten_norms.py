@@ -8,11 +8,8 @@ kind.
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable
-
 import torch
+from both_passes import Way, medians_us
 from torch.nn import functional
 
 Tensor = torch.Tensor
@@ -35,15 +32,6 @@ def _by_squares(x: Tensor, dims: tuple[int, ...], weight: Tensor, bias: Tensor) 
     return (x - mean) * torch.rsqrt(var + 1e-5) * weight + bias
 
 
-def both_us(of: Callable[[Tensor], Tensor], x: Tensor) -> float:
-    """One forward and backward pass."""
-    x.grad = None
-    began = time.perf_counter()
-    y = of(x)
-    y.backward(torch.ones_like(y))
-    return (time.perf_counter() - began) * 1e6
-
-
 def left(shape: tuple[int, ...], dims: tuple[int, ...]) -> list[float]:
     """Shares of each written form's time that torch's own takes."""
     x = torch.randn(shape, requires_grad=True)
@@ -51,15 +39,14 @@ def left(shape: tuple[int, ...], dims: tuple[int, ...]) -> list[float]:
     size = shape[-1] if layer else shape[1]
     weight, bias = (torch.randn(size, requires_grad=True) for _ in range(2))
     wide = (lambda one: one) if layer else (lambda one: one.view(1, -1, 1, 1))
-    forms: list[Callable[[Tensor], Tensor]] = [
+    forms: list[Way] = [
         lambda x, form=form: form(x, dims, wide(weight), wide(bias)) for form in (_by_hand, _by_std, _by_squares)
     ]
     if layer:
         forms.append(lambda x: functional.layer_norm(x, (size,), weight, bias))
     else:
         forms.append(lambda x: functional.batch_norm(x, None, None, weight, bias, training=True))
-    times = [[both_us(form, x) for form in forms] for _ in range(_REPEATS + 2)][2:]
-    medians = [statistics.median(of) for of in zip(*times, strict=True)]
+    medians = medians_us(forms, x, _REPEATS)
     return [medians[-1] / us for us in medians[:-1]]
 
 

@@ -9,36 +9,24 @@ over the pairs, and of the products of each pair where it has eight numbers or m
 from __future__ import annotations
 
 import itertools
-import statistics
-import time
-from collections.abc import Callable
 
 import torch
+from both_passes import Way, medians_us
 
 Tensor = torch.Tensor
 _MOST_BYTES, _FEWEST_NUMBERS, _REPEATS = 120e6, 2048, 7
 
 
-def backward_us(of: Callable[[Tensor], Tensor], x: Tensor) -> float:
-    """One forward and backward pass."""
-    x.grad = None
-    began = time.perf_counter()
-    y = of(x)
-    y.backward(torch.ones_like(y))
-    return (time.perf_counter() - began) * 1e6
-
-
 def left(x: Tensor) -> tuple[float, float]:
     """Shares of the pairs' time that the sums, and the products of each pair, take."""
     i, j = torch.triu_indices(x.shape[1], x.shape[1], 1)
-    ways: list[Callable[[Tensor], Tensor]] = [
+    ways: list[Way] = [
         lambda x: (x[:, i] * x[:, j]).sum(1),
         lambda x: 0.5 * (x.sum(1).square() - x.square().sum(1)),
         lambda x: (x[:, i] * x[:, j]).sum(-1),
         lambda x: (x @ x.mT)[:, i, j],
     ]
-    times = [[backward_us(way, x) for way in ways] for _ in range(_REPEATS + 2)][2:]
-    medians = [statistics.median(of) for of in zip(*times, strict=True)]
+    medians = medians_us(ways, x, _REPEATS)
     return medians[1] / medians[0], medians[3] / medians[2]
 
 

@@ -8,11 +8,8 @@ windows that overlap and of patches beside each other.
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable
-
 import torch
+from both_passes import Way, medians_us
 from torch.nn import functional
 
 Tensor = torch.Tensor
@@ -31,15 +28,6 @@ _WINDOWS = [
 _PATCHES = [(16, 3, 64, 64, 8, 8), (16, 3, 192, 96, 16, 16), (32, 3, 128, 32, 4, 4), (8, 16, 64, 64, 4, 4)]
 
 
-def both_us(of: Callable[[Tensor], Tensor], x: Tensor) -> float:
-    """One forward and backward pass."""
-    x.grad = None
-    began = time.perf_counter()
-    y = of(x)
-    y.backward(torch.ones_like(y))
-    return (time.perf_counter() - began) * 1e6
-
-
 def left(samples: int, channels: int, made: int, size: int, window: int, stride: int) -> list[float]:
     """Shares of each written form's time that `conv2d` takes."""
     x = torch.randn(samples, channels, size, size, requires_grad=True)
@@ -49,13 +37,12 @@ def left(samples: int, channels: int, made: int, size: int, window: int, stride:
     def columns(x: Tensor) -> Tensor:
         return functional.unfold(x, window, padding=padding, stride=stride)
 
-    forms: list[Callable[[Tensor], Tensor]] = [
+    forms: list[Way] = [
         lambda x: weight @ columns(x),
         lambda x: functional.linear(columns(x).transpose(1, 2), weight),
         lambda x: functional.conv2d(x, weight.view(made, channels, window, window), stride=stride, padding=padding),
     ]
-    times = [[both_us(form, x) for form in forms] for _ in range(_REPEATS + 2)][2:]
-    medians = [statistics.median(of) for of in zip(*times, strict=True)]
+    medians = medians_us(forms, x, _REPEATS)
     return [medians[-1] / us for us in medians[:-1]]
 
 
