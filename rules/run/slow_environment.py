@@ -1,9 +1,10 @@
-"""Environment variables slow the training down.
+"""Environment variables or debugging tools slow the training down.
 
 ## What it looks at
 Variables of the training process, from a fixed list only, as they were set in the profiled window: debugging switches
 of PyTorch and Python, limits on the instructions that a CPU may use, caches and transports that are disabled. Also
-whether Python traces its allocations because the script called `tracemalloc.start()`, as `PYTHONTRACEMALLOC` does.
+whether Python traces its allocations because the script called `tracemalloc.start()`, as `PYTHONTRACEMALLOC` does, and
+whether a profiler, a debugger or a measurement of coverage is called for each of Python's calls or lines.
 
 ## Why it costs time
 They are set temporarily, to find an error or to compare two machines, and stay in a job script, a container or
@@ -11,9 +12,9 @@ the head of a file. Each checks, prints or disables something in every step, and
 shows it.
 
 ## How to fix it
-Remove the variable from the job script, the container and `os.environ` of the script; start `tracemalloc` for a few
-steps only. `CUDA_LAUNCH_BLOCKING` and `OMP_NUM_THREADS` are visible in the trace itself: see the rules
-blocking-launches, unused-cores and thread-oversubscription.
+Remove the variable from the job script, the container and `os.environ` of the script; start `tracemalloc` or
+`cProfile` for a few steps only. `CUDA_LAUNCH_BLOCKING` and `OMP_NUM_THREADS` are visible in the trace itself: see the
+rules blocking-launches, unused-cores and thread-oversubscription.
 
 ## When to leave it
 While the error is being debugged. Where a machine's driver or network fails without it. Its cost here can only be
@@ -32,7 +33,8 @@ from ..shared._words import percent
 from ._variables import VARIABLES
 
 CONFIRMED = (
-    "measured pair on a CPU: instructions limited to those of an old CPU against all of them; tracemalloc by one script"
+    "measured pair on a CPU: instructions limited to those of an old CPU against all of them; one script each of "
+    "tracemalloc and of Lightning's profiler of Python"
 )
 
 
@@ -52,6 +54,8 @@ def check(
     shares = {item.id: item.share for item in breakdown.items}
     if record.settings.traced_frames and not environment.on("PYTHONTRACEMALLOC"):
         yield from _traced(record.settings, sum(shares.get(part, 0.0) for part in _IN_PYTHON), min_share)
+    if record.settings.python_tracer:
+        yield from _watched(record.settings, sum(shares.get(part, 0.0) for part in _IN_PYTHON), min_share)
     for one in VARIABLES:
         share = sum(shares.get(part, 0.0) for part in one.parts)
         if share < min_share or not one.slows(environment, record, breakdown.on_device):
@@ -92,6 +96,28 @@ def _traced(settings: Settings, share: float, min_share: float) -> Iterator[Find
     )
 
 
+def _watched(settings: Settings, share: float, min_share: float) -> Iterator[Finding]:
+    """Python's calls or lines, each of which is told to a profiler, a debugger or a measurement of coverage."""
+    if share < min_share:
+        return
+    where = set_at(settings, "python_tracer")
+    yield Finding(
+        message=(
+            f"`{settings.python_tracer}` runs while the model trains: Python calls it for each call, return or line, "
+            f"which affects {percent(share)} of the step."
+        ),
+        where=where,
+        facts={"tracer": settings.python_tracer, "share": share},
+        fix=Fix(
+            "Watch Python for a few steps only, or by samples of the stack (py-spy)",
+            "exact",
+            'Trainer(profiler="advanced")' if settings.framework == "lightning" else "profile.enable()",
+            "Trainer()" if settings.framework == "lightning" else "",
+        ),
+        at_most="medium",
+    )
+
+
 _ON_GPU = "step [1        ][2        ]\ncpu  [F   ][B  ][F   ][B  ]\ngpu 7  [K   ][K  ] [K   ][K  ]"
 
 EXAMPLES = [
@@ -121,6 +147,13 @@ EXAMPLES = [
         facts={"environment": {}, "settings": {"traced_frames": 10}},
         saves_us="unknown",
         says=("10 frames",),
+    ),
+    Example(
+        "a profiler of Python's calls, asked of Lightning",
+        draw("step [1        ][2        ]\ncpu  [F   ]    [B ][F   ]    [B ]", us=1000),
+        facts={"environment": {}, "settings": {"python_tracer": "cProfile", "framework": "lightning"}},
+        saves_us="unknown",
+        says=("`cProfile` runs",),
     ),
     Example(
         "the same variables, off or of no effect here",

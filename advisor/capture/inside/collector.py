@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any
 
+from .facts import python_tracers
 from .facts.data import dataset_digest, dataset_functions, sampler_time
 from .facts.data.workers import Board
 from .facts.gc_pauses import GcPauses
@@ -48,6 +49,7 @@ class Collector:
         self.draws = sampler_time.Draws()
         self.setting_lines = SettingLines()
         self.warnings: list[str] = []
+        self.tracer = ""  # what watched Python in steps that were timed
 
     @property
     def timed(self) -> bool:
@@ -73,6 +75,11 @@ class Collector:
         """In a forked process: only the board goes on, where it is a loader worker."""
         self.timed = False
         self.board.in_child()
+
+    def look_at_tracer(self) -> None:
+        """The loop fetches a batch or begins a backward pass: a profiler that watches parts of a step may run now."""
+        if self.timed and not self.tracer:
+            self.tracer = python_tracers.running()
 
     def batch_ready(self) -> None:
         """A batch was delivered on the loop's thread."""

@@ -107,6 +107,7 @@ class Session(RecordedWindows):
             self._guard(self._confirm)
         if self.live and get_ident() == self.thread:
             self._guard(self.window.passed)
+            self._guard(self.collector.look_at_tracer)
         return super()._backward()
 
     def _first_asked(self, serial: int) -> None:
@@ -132,6 +133,8 @@ class Session(RecordedWindows):
 
     def _given(self, iterator: Any, count: int) -> None:
         super()._given(iterator, count)
+        if self.live and get_ident() == self.thread:
+            self._guard(self.collector.look_at_tracer)
         if count:
             self.run.fresh = False
             self._check_size("fetched")

@@ -52,6 +52,7 @@ class Settings(msgspec.Struct, frozen=True):
         None  # torch.backends.cuda.flash_sdp_enabled(), which fused attention on a CPU asks as well
     )
     traced_frames: int | None = None  # that tracemalloc keeps for each allocation; 0: it does not run
+    python_tracer: str | None = None  # the package that is called for each call or line of Python; empty: none is
     threads: int | None = None  # torch.get_num_threads() of the rank's process
     numpy_threads: int | None = None  # of the OpenBLAS that NumPy calls
     cores: int | None = None  # cores this process may use (affinity and cgroup quota)
@@ -68,6 +69,7 @@ class Settings(msgspec.Struct, frozen=True):
     # anomaly_detection | flash_sdp | ddp (its constructor) | model (the constructor of the module that is trained) |
     # embedding ROWSxWIDTH (where the first table of that size is made).
     # From the source text, if exactly one line sets it: threads (`set_num_threads`) | tracemalloc (its `start()`) |
+    # python_tracer (a profiler of Python's calls that is made or asked for) |
     # NAME value (where the name stands that such a line takes its value from, as the default of an option) |
     # window (the line that registers a separable filter) | double (the line that registers a float64 tensor of a
     # module, else `.double()`, else float64) | checkpointing | requires_grad (of a tensor that is no `Parameter`) |

@@ -103,6 +103,7 @@ def look(initial: dict[str, Any], collector: Any, alive: model_facts.Live | None
         **now,
         "matmul_precision_set": collector.setting_lines.precision_chosen
         or any(now[key] != initial[key] for key in ("matmul_precision", "tf32_matmul")),
+        "python_tracer": collector.tracer,
         "autocast": bool(autocast),
         "autocast_dtype": autocast[-1] if autocast else None,
         "threads": attempt(torch.get_num_threads),

@@ -19,6 +19,10 @@ WORDS = (
     "environ",
     "putenv",
     "tracemalloc",
+    "Profile",
+    "profiler",
+    "settrace",
+    "setprofile",
     "requires_grad",
     "collect",
     "vectorize",
@@ -41,6 +45,7 @@ WORDS = (
 _SETTINGS = (
     "threads",
     "tracemalloc",
+    "python_tracer",
     "gc.collect",
     "padding",
     "double",
@@ -70,6 +75,8 @@ _SWITCHES = {
     "cudnn_deterministic": ("cudnn", "deterministic"),
     "onednn_enabled": ("mkldnn", "enabled"),
 }
+# Calls that make or start one: cProfile's and Lightning's profilers of Python's calls, and Python's own hooks.
+_TRACERS = ("Profile", "AdvancedProfiler", "settrace", "setprofile")
 _CHECKPOINTS = ("checkpoint", "checkpoint_sequential", "checkpoint_wrapper", "gradient_checkpointing_enable")
 # Arguments that are a setting whatever they are given, but None; what skips something counts where it is False.
 _GIVEN = {
@@ -87,6 +94,7 @@ ARGUMENTS = (
     "mixed_precision",
     "bf16",
     "fp16",
+    "profiler",
 )
 # Settings that a call or an assignment makes -> the functions that are called, and which values make the setting.
 VALUES: dict[str, tuple[tuple[str, ...], Callable[[object], bool]]] = {
@@ -126,15 +134,16 @@ _EXACTLY = (
     ("padding", "max_length", "padding"),
     ("pad_to_max_length", True, "padding"),
     ("detect_anomaly", True, "detect_anomaly"),
+    ("profiler", "advanced", "python_tracer"),
 )
 
 
 def of_value(name: str, given_it: object) -> str:
     """The setting that a name is of with that value, as an argument of a framework is; empty where of none.
 
-    Sources: Lightning's `Trainer` (detect_anomaly, precision, reload_dataloaders_every_n_epochs), Transformers'
-    `TrainingArguments` (bf16, fp16, gradient_checkpointing, skip_memory_metrics) and configurations of models
-    (attn_implementation), Accelerate's `mixed_precision`, DistributedDataParallel (bucket_cap_mb).
+    Sources: Lightning's `Trainer` (detect_anomaly, precision, profiler, reload_dataloaders_every_n_epochs),
+    Transformers' `TrainingArguments` (bf16, fp16, gradient_checkpointing, skip_memory_metrics) and configurations of
+    models (attn_implementation), Accelerate's `mixed_precision`, DistributedDataParallel (bucket_cap_mb).
     """
     counts = given_it is False if name == "skip_memory_metrics" else bool(given_it)
     if counts and name in _GIVEN:
@@ -158,6 +167,8 @@ def _of_node(node: ast.AST) -> Iterator[str]:
     owner = last_name(getattr(node.func, "value", node)) if isinstance(node, ast.Call) else ""
     if (owner, called) == ("tracemalloc", "start"):
         yield "tracemalloc"
+    if called in _TRACERS:
+        yield "python_tracer"
     if (owner, called) == ("gc", "collect"):
         yield "gc.collect"
     if called == "double":
