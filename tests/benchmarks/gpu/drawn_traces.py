@@ -27,6 +27,7 @@ from drawn_jobs import (  # noqa: E402
     thirteenth_set,
     twelfth_set,
     twentieth_set,
+    twenty_eighth_set,
     twenty_fifth_set,
     twenty_first_set,
     twenty_fourth_set,
@@ -43,6 +44,7 @@ _SETS = (
     *(twenty_first_set, twenty_second_set, twenty_third_set, twenty_fourth_set, twenty_fifth_set),
     twenty_sixth_set,
     twenty_seventh_set,
+    twenty_eighth_set,
 )
 
 
