@@ -16,6 +16,7 @@ from benchmarks.gpu.drawn_jobs import (
     seventeenth_set,
     sixteenth_set,
     twentieth_set,
+    twenty_eighth_set,
     twenty_fifth_set,
     twenty_first_set,
     twenty_fourth_set,
@@ -47,6 +48,7 @@ _ALIKE = 0.01
         (twenty_fifth_set, 4),
         (twenty_sixth_set, 5),
         (twenty_seventh_set, 5),
+        (twenty_eighth_set, 2),
     ],
     ids=lambda value: value.__name__.rpartition(".")[2] if isinstance(value, ModuleType) else "",
 )
