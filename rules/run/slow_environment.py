@@ -52,10 +52,11 @@ def check(
     min_share: float = 0.02,  # of the step in the parts that a variable affects; below, its effect is within the noise
 ) -> Iterator[Finding]:
     shares = {item.id: item.share for item in breakdown.items}
+    in_python = sum(shares.get(part, 0.0) for part in _IN_PYTHON)
     if record.settings.traced_frames and not environment.on("PYTHONTRACEMALLOC"):
-        yield from _traced(record.settings, sum(shares.get(part, 0.0) for part in _IN_PYTHON), min_share)
+        yield from _traced(record.settings, in_python, min_share)
     if record.settings.python_tracer:
-        yield from _watched(record.settings, sum(shares.get(part, 0.0) for part in _IN_PYTHON), min_share)
+        yield from _watched(record.settings, in_python, min_share)
     for one in VARIABLES:
         share = sum(shares.get(part, 0.0) for part in one.parts)
         if share < min_share or not one.slows(environment, record, breakdown.on_device):
@@ -100,20 +101,16 @@ def _watched(settings: Settings, share: float, min_share: float) -> Iterator[Fin
     """Python's calls or lines, each of which is told to a profiler, a debugger or a measurement of coverage."""
     if share < min_share:
         return
-    where = set_at(settings, "python_tracer")
+    title = "Watch Python for a few steps only, or by samples of the stack (py-spy)"
+    by_lightning = (settings.python_tracer, settings.framework) == ("cProfile", "lightning")
     yield Finding(
         message=(
             f"`{settings.python_tracer}` runs while the model trains: Python calls it for each call, return or line, "
             f"which affects {percent(share)} of the step."
         ),
-        where=where,
+        where=set_at(settings, "python_tracer"),
         facts={"tracer": settings.python_tracer, "share": share},
-        fix=Fix(
-            "Watch Python for a few steps only, or by samples of the stack (py-spy)",
-            "exact",
-            'Trainer(profiler="advanced")' if settings.framework == "lightning" else "profile.enable()",
-            "Trainer()" if settings.framework == "lightning" else "",
-        ),
+        fix=Fix(title, "exact", 'Trainer(profiler="advanced")', "Trainer()") if by_lightning else Fix(title, "exact"),
         at_most="medium",
     )
 

@@ -381,29 +381,3 @@ def test_the_package_that_makes_loader_and_optimizer_is_named(tmp_path: Path) ->
     made = {(one["line"], one.get("made_in", ""), one.get("made_by")) for one in done.rank["loaders"]}
     assert (train, "fitting", None) in made
     assert [(one["line"], one["made_in"]) for one in done.rank["optimizers"]] == [(train, "fitting")]
-
-
-WATCHED = """
-import cProfile
-import torch
-model = torch.nn.Linear(8, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-profiler = cProfile.Profile()  # PROFILER
-for _ in range(60):
-    profiler.enable()
-    optimizer.zero_grad()
-    model(torch.zeros(4, 8)).sum().backward()
-    optimizer.step()
-    profiler.disable()
-profiler.create_stats()
-print(sum(one[0] for name, one in profiler.stats.items() if name[2] == "step"))
-"""
-
-
-def test_a_profiler_of_python_that_runs_in_training_alone(tmp_path: Path) -> None:
-    """It is off between steps, and still known; what it measured is left to it."""
-    (tmp_path / "train.py").write_text(WATCHED)
-    done = capture(tmp_path / "out", tmp_path / "train.py")
-    assert done.rank["settings"]["python_tracer"] == "cProfile"
-    assert done.rank["settings"]["set_at"]["python_tracer"]["line"] == line_of(WATCHED, "PROFILER")
-    assert int(done.out) >= 50
