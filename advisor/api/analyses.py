@@ -18,7 +18,7 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.base.training import Training
 from advisor.analyses.base.watched_run import Evaluated, WatchedRun
 from advisor.analyses.communication.callers import Callers, CallerTime, CollectiveRate
-from advisor.analyses.communication.communication import Communication, is_communication
+from advisor.analyses.communication.communication import Communication, element_bytes, is_communication
 from advisor.analyses.communication.exchanges import Exchanges
 from advisor.analyses.communication.library import Library
 from advisor.analyses.communication.needless_reductions import NeedlessReductions
@@ -241,6 +241,7 @@ __all__ = [
     "dispatched",
     "dtypes_of",
     "edits",
+    "element_bytes",
     "element_counts",
     "flops",
     "have_nodes",

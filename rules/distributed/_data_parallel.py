@@ -25,7 +25,8 @@ from advisor.api import (
 
 from ..shared._words import each_step
 from ._collectives import MANY, fewer_bytes
-from ._libraries import BF16_HOOK, UNDIVIDED
+from ._libraries import ACCUMULATE_DDP, BF16_HOOK, UNDIVIDED
+from ._links import CHECK_LINKS, SlowLinks, slow_links
 from ._parallel_kinds import message
 from .waiting._between import alone_between, gaps_us
 from .waiting._late_ranks import Late, instead
@@ -112,6 +113,10 @@ def data_finding(
     )
     if late_us > exposed_us / 2:
         return instead(found, late, price, exposed_us)
+    # A reducer that hides what it can needs fewer bytes, or quicker links; others first a reducer.
+    links = slow_links(price, record, side.rows) if fix in (BF16_HOOK, ACCUMULATE_DDP) else None
+    if links is not None:
+        return _with_links(found, links, price, side, exposed_us)
     found = replace(found, message=f"{said}{_ONE_GRAPH * (fix is UNDIVIDED)}")
     # A reducer that sends half of the bytes sends as many times.
     if fix is BF16_HOOK or not breakdown.on_device:
@@ -140,6 +145,22 @@ def _saving(price: Price, side: Side, sent_us: float, merged_us: float, hidden_u
     if halves:
         return _replayed(modelled, price, side, [halved], (low_us, high_us))
     return _replayed(modelled, price, side, [edits.move(side.rows), halved], (low_us, sent_us))
+
+
+def _with_links(found: Finding, links: SlowLinks, price: Price, side: Side, exposed_us: float) -> Finding:
+    """The finding where GPUs do not use the links that they have."""
+    left = links.rate_gbs / links.peer_gbs
+    how = "low: nothing, if ranks are on several machines; high: all collectives at the peak of NVLink"
+    quicker = [edits.scale(side.rows, left)]
+    model_us, claims = (0.0, (1 - left) * exposed_us), ("exposed_communication",)
+    return replace(
+        found,
+        message=found.message + links.said,
+        saving=price.saving([], quicker, claims, how, model_us=model_us, bound_us=exposed_us),
+        facts=found.facts | {"gb_per_second": links.rate_gbs, "link_gb_per_second": links.peer_gbs},
+        fix=CHECK_LINKS,
+        at_most="medium",
+    )
 
 
 _ONE_GRAPH = " The compiled backward pass is one graph: all gradients are complete only when it ends."

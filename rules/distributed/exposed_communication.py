@@ -13,9 +13,10 @@ its reducer, which run when a gradient was stored. Those that a framework's loop
 in each step whether to end) are not reported: no line of the script asks for them. The latency and the time per byte of
 collectives are fitted to the sizes that occur. What one takes beyond twice the fastest of its size, or of a larger one
 of its kind and process group, is no sending, not even over a link that two transfers share: there a rank is awaited.
-Collectives that all take as long as their bytes at one rate wait for the network. Where a step has many in line with
-the computation, the gaps and the short kernels between them count, too: of buckets there are few. Waits between
-pipeline stages are reported by the rule pipeline-bubbles, from the traces of all stages.
+Collectives that all take as long as their bytes at one rate wait for the network. All-reduces of at least 16 MB that
+move less than PCIe does, between GPUs that have NVLink, are reported with the links as the thing to check. Where a
+step has many in line with the computation, the gaps and the short kernels between them count, too: of buckets there
+are few. Waits between pipeline stages are reported by the rule pipeline-bubbles, from the traces of all stages.
 
 ## Why it costs time
 While gradients are sent, the device computes nothing. Even the smallest collective takes its latency: a metric of four
@@ -46,6 +47,9 @@ gather two layers ahead (`set_modules_to_forward_prefetch`). DeepSpeed: `overlap
 `TrainPipelineSparseDist`, and codecs for 16 bits. Gathers in compiled code:
 `torch._inductor.config.reorder_for_compute_comm_overlap = True` makes the compiler launch them earlier.
 
+Links that are not used: unset `NCCL_P2P_DISABLE`, look at `nvidia-smi topo -m`, and at what `NCCL_DEBUG=INFO` prints
+for each pair of GPUs (`via P2P` or `via SHM`).
+
 ## When to leave it
 Reductions of DistributedDataParallel in buckets of its default size, on ranks without a device: their time depends on
 the backend and the network; the breakdown shows it, but it is not reported as a finding. Ranks that wait for a slower
@@ -64,6 +68,7 @@ from advisor.api import ALLREDUCE, GLOO, NCCL, Ev, Example, Exchanges, Finding, 
 from ._callers import asked_at, of_script, small_buckets
 from ._callers_examples import CALLERS, GRAPHS
 from ._data_parallel import computing_us, data_finding, side_of, without
+from ._links import LINKS
 from ._parallel_kinds import finding
 from ._parallel_kinds_examples import KINDS, LIBRARIES
 from ._synchronized_norms import NORMS
@@ -196,6 +201,7 @@ EXAMPLES = [
     *GRAPHS,
     *KINDS,
     *LIBRARIES,
+    *LINKS,
     *NORMS,
     *ROOTS,
     *RANKS,
