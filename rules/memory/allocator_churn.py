@@ -16,7 +16,8 @@ frees cached memory before each allocation, or `torch.cuda.set_per_process_memor
 ## How to fix it
 Remove `empty_cache()`, or `garbage_collection_threshold` from the environment. For changing shapes set
 `PYTORCH_ALLOC_CONF=expandable_segments:True` in the environment (`PYTORCH_CUDA_ALLOC_CONF` before PyTorch 2.9), or pad
-to a few shapes. For a full device lower the peak: a smaller batch, activation checkpointing.
+to a few shapes. Without its cache (`PYTORCH_NO_CUDA_MEMORY_CACHING`, which is for debugging) PyTorch has the driver
+allocate and free each tensor: unset it. For a full device lower the peak: a smaller batch, activation checkpointing.
 
 ## When to leave it
 Steps in which a new shape occurs for the first time, and two processes that alternate on one device.
@@ -88,6 +89,8 @@ def _fix(price: Price, freeing: Ints, allocating: Ints, record: RankRecord | Non
 
     An allocation that fails frees what is cached within the op that asked for memory; `empty_cache()` is in no op.
     """
+    if _never_cached(price, freeing, allocating, record):
+        return _CACHED
     if _may_collect(record) and _collected(price, freeing, allocating):
         return _NO_THRESHOLD
     retried = len(freeing) > 0 and bool(np.median(price.ops.nesting.outer_op[freeing]) >= 0)
@@ -107,6 +110,27 @@ def _fix(price: Price, freeing: Ints, allocating: Ints, record: RankRecord | Non
             Treatment("calls", {"names": ["torch.cuda.empty_cache"]}),
         )
     return _FEW_SHAPES if expandable(record, price.ops.events) else EXPANDABLE
+
+
+def _never_cached(price: Price, freeing: Ints, allocating: Ints, record: RankRecord | None) -> bool:
+    """Whether each tensor is allocated and freed by the driver, as without PyTorch's cache.
+
+    `empty_cache()` and retries free all that is cached at once, and what is freed between two of them is cached again.
+    """
+    known = record.environment if record else None
+    if known and not any(name in known for name in _NO_CACHE):
+        return False
+    events, links = price.ops.events, price.ops.links
+    calls = links.launch[links.inside & (links.launch >= 0)]
+    working = np.unique(price.ops.nesting.outer_op[calls])
+    working = working[working >= 0]
+    asking = np.isin(working, price.ops.nesting.outer_op[allocating])
+    if not len(freeing) or not len(working) or 2 * asking.sum() < len(working):
+        return False
+    # Between two frees of a burst nothing is launched and nothing allocated.
+    others = np.sort(events.start_ns[np.concatenate((calls, allocating))])
+    bursts = len(np.unique(np.searchsorted(others, events.start_ns[freeing])))
+    return len(freeing) <= _TENSORS_OF_AN_OP * bursts
 
 
 def _may_collect(record: RankRecord | None) -> bool:
@@ -137,6 +161,15 @@ _NO_THRESHOLD = Fix(
     "PYTORCH_ALLOC_CONF=garbage_collection_threshold:0.6 python train.py",
     "python train.py",
 )
+_NO_CACHE = ("PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_NO_HIP_MEMORY_CACHING")
+# What an op no longer needs when it ends: its inputs, and what it computed on the way. The cache holds hundreds.
+_TENSORS_OF_AN_OP = 4
+_CACHED = Fix(
+    "Leave PyTorch its cache of device memory: unset `PYTORCH_NO_CUDA_MEMORY_CACHING`",
+    "exact",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING=1 python train.py",
+    "python train.py",
+)
 _FEW_SHAPES = Fix(
     "Pad to a few shapes, so that cached blocks fit",
     "numerics",
@@ -160,6 +193,12 @@ _COLLECTED = """
     cpu    [F  ][G        ][F ]         [F  ][G        ][F ]
     cpu         [Z   ][M ]                   [Z   ][M ]
     gpu 7   [K   ]          [K  ]        [K   ]          [K  ]
+    """
+_UNCACHED = """
+    step   [1                         ][2                         ]
+    cpu    [F     ][F     ][Z][F     ][Z][F     ][F     ][Z][F   ]
+    cpu     [M ]    [M ]       [M ]       [M ]    [M ]       [M]
+    gpu 7       [K ]    [K ]       [K ]       [K ]    [K ]       [K]
     """
 _STEPS = """
     step   [1                         ][2                         ]
@@ -202,6 +241,12 @@ EXAMPLES = [
         facts={"environment": {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128"}},
         saves_us=(0, 1600),
         fixes=("Lower the peak",),
+    ),
+    Example(
+        "each op allocates, and what it needs no more is freed at once: the allocator has no cache",
+        draw(_UNCACHED, us=100, M=_MALLOC, Z=_FREE),
+        saves_us=(0, 1600),
+        fixes=("PYTORCH_NO_CUDA_MEMORY_CACHING",),
     ),
     Example(
         "expandable segments are unmapped in each step",
