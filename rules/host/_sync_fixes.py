@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import (
     AUTOGRAD_NODE,
@@ -18,6 +19,7 @@ from advisor.api import (
     starts_in,
 )
 
+from ..shared._made_on_host import CREATE_THERE, CREATED, made_on_host
 from ._waits import COPIES, READS, reads_one_by_one
 
 _PINNED = Fix(
@@ -136,7 +138,8 @@ def _fewer(site: SyncSite) -> Fix | None:
 def to_device(site: SyncSite, price: Price) -> Fix | None:
     """The change where what waits are copies to the device: from memory that is not pinned they queue behind its work.
 
-    Of few bytes the driver keeps a copy, and nothing but PyTorch's wait for the stream is left to spare.
+    What the host creates without data can be created on the device, and then nothing is copied. Of few bytes the
+    driver keeps a copy, and nothing but PyTorch's wait for the stream is left to spare.
     """
     events, launch = price.ops.events, price.ops.links.launch
     copies = np.flatnonzero(events.of(Category.MEMCPY) & (launch >= 0))
@@ -145,6 +148,9 @@ def to_device(site: SyncSite, price: Price) -> Fix | None:
     mine = copies[starts_in(events.start_ns[launch[copies]], inside)]
     if not len(mine) or not events.named("HtoD")[mine].all():
         return None
+    outer = price.ops.nesting.outer_op[rows]
+    if made_on_host(price, np.unique(np.where(outer >= 0, outer, rows)).tolist()).created:
+        return CREATE_THERE
     sizes = events.bytes[mine]
     return _ONCE if ((sizes >= 0) & (sizes <= _SMALL_BYTES)).all() else _PINNED
 
@@ -197,6 +203,7 @@ def _read(name: str, op: str, fix: str) -> Example:
 
 
 SITES = [
+    replace(CREATED, saves_us=(0, 20_000), says=("`to` makes the host wait",)),
     _read("values that a loop reads one by one", "aten::item", "lengths.tolist()"),
     _read("conditions that a loop asks for one by one", "aten::is_nonzero", "conditions of the whole batch"),
     _turned(
