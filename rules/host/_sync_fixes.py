@@ -19,6 +19,7 @@ from advisor.api import (
     starts_in,
 )
 
+from ..shared._gathered_objects import GATHER_TENSORS, gathers_objects
 from ..shared._made_on_host import CREATE_THERE, CREATED, made_on_host
 from ._waits import COPIES, READS, reads_one_by_one
 
@@ -121,10 +122,17 @@ def fix_of(site: SyncSite, price: Price, *, trains: bool) -> Fix | None:
         # By itself, and not within an index: what is found once serves all who ask.
         return (site.op == "aten::nonzero" and _fewer(site)) or _BY_OP[site.op]
     if site.op in COPIES:
-        return _SELDOM if trains and not _in_turn(site, price) else _LATER
+        return _to_host(site, price, trains=trains)
     if reads_one_by_one(site):
         return _CONDITIONS if site.op == "aten::is_nonzero" else _AT_ONCE
     return _fewer(site) if of_the_op(site, price) else _KEPT
+
+
+def _to_host(site: SyncSite, price: Price, *, trains: bool) -> Fix:
+    """The change for copies of whole tensors to the host."""
+    if gathers_objects(price, np.array(site.rows, int)):
+        return GATHER_TENSORS
+    return _SELDOM if trains and not _in_turn(site, price) else _LATER
 
 
 def _fewer(site: SyncSite) -> Fix | None:

@@ -55,6 +55,7 @@ from advisor.api import (
     overlap_of_each,
 )
 
+from ..shared._gathered_objects import GATHER_TENSORS, OBJECTS, gathers_objects
 from ..shared._words import count, each_step
 from ._after_copies import waited_for
 from ._round_trips import OFFLOADED, round_trip
@@ -184,9 +185,15 @@ def _finding(site: CopySite, cost_us: float, saving: Saving, price: Price) -> Fi
         saving=saving,
         where=(site.where,) if site.where else (),
         facts={"copies": site.calls, "bytes": site.bytes, "blocked_us": blocked_us, "exposed_us": cost_us},
-        fix=_fix(site.to_device) if site.to_device else round_trip(price) or _fix(site.to_device),
+        fix=_fix(site.to_device) if site.to_device else _to_host(site, price),
         claims=("exposed_copy",),
     )
+
+
+def _to_host(site: CopySite, price: Price) -> Fix:
+    if gathers_objects(price, np.array(site.ops_rows, int)):
+        return GATHER_TENSORS
+    return round_trip(price) or _fix(to_device=False)
 
 
 def _fix(to_device: bool) -> Fix:
@@ -219,6 +226,7 @@ _NO_WAIT = """
     """
 
 EXAMPLES = [
+    *OBJECTS,
     Example(
         "pinned and non_blocking, on the stream of the kernels",
         draw(_NO_WAIT, us=1000, T=TO, C=H2D_PINNED, S=SYNC),
