@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from msgspec.structs import replace
+
 from advisor.api import (
     BatchSplit,
     Breakdown,
@@ -56,14 +58,22 @@ def beside(other: bool, chosen: bool) -> str:
     return _MAYBE_AS_MANY if chosen else _MOSTLY_LAUNCHES * other
 
 
-def rates(split: BatchSplit, scale: Scale, target: int, high_us: float) -> tuple[float, float, float]:
-    """Samples per second now, and at least and at most with that batch, where a step saves so many µs at most."""
-    slow, fast = split.samples_per_second(target)
+def rates(split: BatchSplit, scale: Scale, target: int, high_us: float, passes: int = 1) -> tuple[float, float, float]:
+    """Samples per second now, and at least and at most with that batch, where a step saves so many µs at most.
+
+    passes: how many batches a step has, each of which pays its fixed cost
+    """
+    fixed, sample = split.fixed_us, split.per_sample_us
+    each = replace(
+        split, fixed_us=(fixed[0] / passes, fixed[1] / passes), per_sample_us=(sample[0] / passes, sample[1] / passes)
+    )
+    slow, fast = each.samples_per_second(target)
     mean_us = scale.unprofiled.mean or scale.step_us
     # A tail that the present steps have may stay.
     slow *= min(1.0, scale.step_us / mean_us)
-    fast = min(fast, split.batch_size / max(scale.step_us - high_us, 1.0) * 1e6)
-    return split.batch_size / mean_us * 1e6, min(slow, fast), fast
+    samples = split.batch_size * passes
+    fast = min(fast, samples / max(scale.step_us - high_us, 1.0) * 1e6)
+    return samples / mean_us * 1e6, min(slow, fast), fast
 
 
 def per_second(rate: float) -> str:
@@ -104,6 +114,12 @@ def target_size(
         most = min(most, _CACHE_BYTES / split.sample_bytes)
     doublings = math.floor(math.log2(max(min(wanted, most) / split.batch_size, 1.0)) + 1e-9)
     return int(split.batch_size * 2**doublings)
+
+
+def fitting(passes: int, device: Device, memory: PeakMemory | None) -> int:
+    """How many of so many batches of a step one batch may have, where memory is known: a divisor of their number."""
+    room = _MEMORY_USED * device.memory_bytes / max(memory.bytes, 1.0) if memory and device.memory_bytes else passes
+    return max(number for number in range(1, passes + 1) if passes % number == 0 and number <= max(room, 1.0))
 
 
 def larger_batch(batch: int, target: int, facts: Loader | None, optimizer: str, added_up: float) -> Fix:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from advisor.api import ELEMENTWISE, NEXT_WORKERS, Drawing, Ev, Example, draw
+from advisor.api import ELEMENTWISE, GRADIENT_STORE, NEXT_WORKERS, Drawing, Ev, Example, draw
 
 
 def _layer(batch: int, width: int) -> Ev:
@@ -46,7 +46,40 @@ def _launched(batch: int) -> Drawing:
     return draw(_UPDATED, us=50, F=_layer(batch, 256), B=_backward(batch, 256), O=_OPTIMIZER, K=kernel)
 
 
+# A pass stores a gradient (S), the next one adds its own to that (T, A).
+_ADDED = """
+    step   [1                                                ][2                                                ]
+    cpu    [F        ][B     ][S ][F        ][B     ][T ][O ][F        ][B     ][S ][F        ][B     ][T ][O ]
+    cpu                                              [A]                                               [A]
+    gpu 7    [K      ][K   ]        [K      ][K    ]            [K      ][K   ]        [K      ][K    ]
+    """
+
+
+def _added(second: str) -> Drawing:
+    """Two backward passes in a step; second: what the other one does to the gradient."""
+    stores = Ev(GRADIENT_STORE, dims=[[256, 256]], launches="")
+    kernel, adds = Ev(ELEMENTWISE.name, "kernel", fill=0.2), Ev(second, launches="")
+    forward = replace(_layer(4, 256), args={"Sequence number": 1, "Fwd thread id": 0})  # where a pass begins
+    boxes = {"F": forward, "B": _backward(4, 256), "O": _OPTIMIZER, "K": kernel, "S": stores, "T": stores}
+    return draw(_ADDED, us=50, A=adds, **boxes)
+
+
 OF_SMALL_BATCHES = [
+    Example(
+        "gradients of two batches of four are added up in a step of a GPU that waits for launches",
+        _added("aten::add_"),
+        facts=_known(4),
+        saves_us=(900, 1150),  # half of the launches, of which a pass takes 1.15 ms
+        says=("adds up gradients of 2 batches of 4 samples", "one batch of 8 samples"),
+        fixes=("call optimizer.step() after each batch",),
+    ),
+    Example(
+        "the second pass replaces the gradient: two models, or two updates",
+        _added("aten::detach"),
+        facts=_known(4),
+        saves_us=(0, 2000),
+        says=("trains on 4 samples",),
+    ),
     Example(
         "four samples of a small model on a CPU",
         draw(_STEPS, us=25, F=_layer(4, 256), B=_backward(4, 256), O=_OPTIMIZER),

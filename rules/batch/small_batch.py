@@ -14,7 +14,8 @@ Raise `batch_size` to the suggested value and scale the learning rate with it: f
 epochs of warm-up), for Adam by its square root. The number of epochs stays the same; there are fewer, larger steps. If
 memory runs out, half of the suggested value still gives most of the gain. With gradient accumulation, a larger batch
 and proportionally fewer accumulation steps are the same training. On a device, where a step takes a batch apart and
-runs the model on its parts, run it on the whole batch.
+runs the model on its parts, run it on the whole batch; where it adds up gradients of several batches, use fewer and
+larger ones as far as memory allows.
 
 ## When to leave it
 The batch size is part of the method or of a published result. It has hundreds of samples, and the GPU waits for
@@ -49,8 +50,10 @@ from advisor.api import (
 
 from ..shared._places import batch_of
 from ..shared._words import count, percent, plural
+from ._accumulated import accumulated
 from ._batch_size import (
     beside,
+    fitting,
     larger_batch,
     launches_alone,
     mostly_launches,
@@ -65,6 +68,9 @@ from ._small_batch_examples import OF_SMALL_BATCHES
 from ._units import unit
 
 CONFIRMED = "measured pair: a small CNN on two cores, batch size 4 against the suggested batch size"
+
+# As many samples for an update, by one setting and for more memory: below 5 % of the step nobody would see it.
+_SAME_GAIN = 0.05
 
 
 def check(
@@ -84,8 +90,13 @@ def check(
         return
     _check_fixed_cost_is_known(price, record)
     facts = record.loaders[0] if record and record.loaders else None
-    passes = passes_over(price, batch) if breakdown.on_device else 1
-    target = batch * passes if passes > 1 else target_size(split, facts, device, memory, added_up)
+    parts = passes_over(price, batch) if breakdown.on_device else 1
+    added = accumulated(price) if breakdown.on_device and parts == 1 else 1
+    passes = parts * added  # of which one at most is more than 1
+    if passes > 1:
+        target, min_gain = batch * parts * fitting(added, device, memory), _SAME_GAIN
+    else:
+        target = target_size(split, facts, device, memory, added_up)
     fewer = 1 - batch / target
     (low_us, high_us), claims = _gained(price, split, target, facts)
     if target <= batch or low_us < min_gain * scale.step_us:
@@ -93,7 +104,7 @@ def check(
     if not split.loader_known:
         asked = "" if record else "; capture the script with `advisor run`"
         raise Missing(f"the time to load a sample is unknown, so no gain of a larger batch can be computed{asked}")
-    promised = rates(split, scale, target, high_us)
+    promised = rates(split, scale, target, high_us, passes)
     least, most = (percent(min(us / fewer / scale.step_us, 1.0)) for us in (low_us, high_us))
     of = unit(price, batch) if facts is None or not facts.batch_size else "sample"
     how = f"time of {plural(batch, of)} now minus their share of a step of {count(target)}; {split.how}"
@@ -105,8 +116,10 @@ def check(
     chosen = other and of == "sample" and launches_alone(batch, breakdown)
     memory_known = breakdown.on_device is False or (memory is not None and device.memory_bytes is not None)
     fixed = f"{least} to {most} of it is fixed cost"
-    if passes > 1:
-        said = _taken_apart(batch, passes, fixed)
+    if parts > 1:
+        said = _taken_apart(batch, parts, fixed)
+    elif added > 1:
+        said = _added_up(plural(batch, of), added, f"{count(target)} {of}s", passes * batch / target, fixed)
     else:
         updates = f" (an update on {count(batch * added_up)})" if added_up > 1 else ""
         said = f"A step of {duration(scale.step_us)} trains on {plural(batch, of)}{updates}, and {fixed}: "
@@ -123,7 +136,7 @@ def check(
             "fixed_us": list(split.fixed_us),
             "per_sample_us": list(split.per_sample_us),
         },
-        fix=_fix(of, passes, larger_batch(batch, target, facts, optimizer_name(work, record), added_up)),
+        fix=_fix(of, parts, larger_batch(batch, target, facts, optimizer_name(work, record), max(added_up, added))),
         claims=("idle_launch",) if other else claims,
         at_most="high" if memory_known and not other else "medium",
     )
@@ -178,8 +191,14 @@ def _larger(batch: int, target: int, of: str) -> str:
     return f"batch_size={target}" if of == "sample" else f"{count(target / batch)} times the batch"
 
 
-def _fix(of: str, passes: int, larger: Fix) -> Fix:
-    if passes > 1:
+def _added_up(part: str, added: int, larger: str, left: float, fixed: str) -> str:
+    """What is said of a step that adds up gradients of so many batches; left: how many larger ones it would have."""
+    once = "which one batch" if left == 1 else f"which {count(left)} batches"
+    return f"A step adds up gradients of {added} batches of {part}: {fixed}, {once} of {larger} would share"
+
+
+def _fix(of: str, parts: int, larger: Fix) -> Fix:
+    if parts > 1:
         return _WHOLE
     if of == "sample":
         return larger
