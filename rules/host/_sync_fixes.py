@@ -59,6 +59,13 @@ _MASKED = Fix(
     "loss = losses[mask].mean()",
     "loss = torch.where(mask, losses, 0).sum() / mask.sum()  # the same mean, of a shape that is known",
 )
+# aten/src/ATen/native/IndexingUtils.h, expandTensors: a mask becomes indices by `nonzero`, which the host waits for.
+_WRITTEN = Fix(
+    "Choose by the mask with `torch.where` instead of writing to where it is true",
+    "exact",
+    "out[mask] = change(x[mask])",
+    "out = torch.where(mask[:, None], change(x), out)  # computes all of x, and waits for nothing",
+)
 _REPEATED = Fix(
     "Pass `output_size`, which the op otherwise waits for",
     "exact",
@@ -101,6 +108,7 @@ _TOGETHER = Fix(
 
 _BY_OP = {
     **dict.fromkeys(("aten::nonzero", "aten::masked_select", "aten::index"), _MASKED),
+    "aten::index_put_": _WRITTEN,
     "aten::repeat_interleave": _REPEATED,
 }
 # How many there are is what they are asked for.

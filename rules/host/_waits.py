@@ -39,7 +39,7 @@ _LOW = "the rest of the host's work becomes the limit"
 READS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal", "aten::allclose")
 # Ops that read how large their result is: without one of these waits, too, the next one waits instead.
 _SIZES = (
-    *("aten::nonzero", "aten::masked_select", "aten::index", "aten::repeat_interleave"),
+    *("aten::nonzero", "aten::masked_select", "aten::index", "aten::index_put_", "aten::repeat_interleave"),
     *("aten::unique", "aten::_unique2", "aten::unique_dim"),
 )
 # Those that select by a mask: where a loop does, a reduction with the mask of the whole batch replaces them all.

@@ -164,6 +164,12 @@ EXAMPLES = [
         fixes=("torch.where(mask, losses, 0).sum() / mask.sum()",),
     ),
     Example(
+        "values are written where a mask is true",
+        draw(_STEPS, us=1000, I=Ev("aten::index_put_", launches="memcpy", blocks=True), C=D2H_PAGEABLE),
+        saves_us=(0, 6000),
+        fixes=("torch.where(mask[:, None], change(x), out)",),
+    ),
+    Example(
         "torch.cuda.synchronize() between forward and backward",
         draw(
             """
