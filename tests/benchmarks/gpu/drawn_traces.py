@@ -31,6 +31,7 @@ from drawn_jobs import (  # noqa: E402
     twenty_fifth_set,
     twenty_first_set,
     twenty_fourth_set,
+    twenty_ninth_set,
     twenty_second_set,
     twenty_seventh_set,
     twenty_sixth_set,
@@ -45,6 +46,7 @@ _SETS = (
     twenty_sixth_set,
     twenty_seventh_set,
     twenty_eighth_set,
+    twenty_ninth_set,
 )
 
 
