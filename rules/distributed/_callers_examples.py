@@ -190,16 +190,22 @@ GRAPHS = [
     ),
     Example(
         "graphs of a model whose backward pass is cut at buckets",
-        _compiled(_TWO_GRAPHS),
+        _compiled(_TWO_GRAPHS, elements=10_000_000),
         saves_us=(0, 11_000),
         says=("none of their time",),
         fixes=("bf16_compress_hook)",),
     ),
     Example(
         "a node of a model that is not compiled",
-        _compiled(_ONE_GRAPH, _NODE.format("Mm", 0)),
+        _compiled(_ONE_GRAPH, _NODE.format("Mm", 0), 10_000_000),
         saves_us=(0, 11_000),
         fixes=("Reduce gradients in bf16",),
+    ),
+    Example(
+        "all gradients of 240 MB in one bucket, behind the first of 1 MB",
+        _compiled(_ONE_GRAPH, _NODE.format("Mm", 0)),
+        saves_us=(0, 11_000),
+        fixes=("Leave `bucket_cap_mb` at 25",),
     ),
     Example(
         "the same in buckets of 4 MB: fewer of them go first",

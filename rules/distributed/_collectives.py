@@ -6,7 +6,7 @@ import numpy as np
 
 from advisor.api import AUTOGRAD_NODE, Category, Fix, Ints, Library, Price, RankRecord, Treatment
 
-from ._libraries import HARDLY, UNDIVIDED, Kind, data_fix
+from ._libraries import DEFAULT_BUCKETS, HARDLY, UNDIVIDED, Kind, data_fix
 
 # From here on a step has more collectives than a large model has buckets of 25 MB (1.25 GB of gradients).
 MANY = 50
@@ -33,12 +33,23 @@ def fewer_bytes(
             f"DistributedDataParallel(model, bucket_cap_mb={bucket * 4 / 2**20:.0f}, gradient_as_bucket_view=True)",
             Treatment("ddp", {"bucket_cap_mb": round(bucket * 4 / 2**20), "gradient_as_bucket_view": True}),
         )
+    if library.name == "ddp" and price.on_device and hidden < HARDLY and _all_in_one(calls, bytes_):
+        return DEFAULT_BUCKETS
     kind: Kind = "many" if calls >= MANY else "in backward" if _in_backward(price, rows) else "other"
     return data_fix(price.ops.trace, library, price.on_device, hidden, kind)
 
 
 # DistributedDataParallel's `bucket_cap_mb` is 25 unless it is given.
 _DEFAULT_BUCKET = 25 << 20
+# torch/nn/parallel/distributed.py: the first bucket has 1 MB, so that its reduction begins early; all others are one.
+_IN_ONE = 2
+
+
+def _all_in_one(calls: float, bytes_: float | None) -> bool:
+    """Whether gradients that fill many buckets travel in one, which is complete when the backward pass is over."""
+    return calls <= _IN_ONE and bytes_ is not None and bytes_ > 2 * _IN_ONE * _DEFAULT_BUCKET
+
+
 _NODE, _COMPILED = AUTOGRAD_NODE, "CompiledFunctionBackward"
 # A graph beside it, such as that of a loss, or an embedding that is not compiled, has gradients of its own.
 _NEARLY = 4 / 5

@@ -30,7 +30,7 @@ from __future__ import annotations
 import re
 from typing import Any, Literal
 
-from advisor.api import Fix, Library, RankRecord, Trace
+from advisor.api import Fix, Library, RankRecord, Trace, Treatment
 
 _SIXTEEN = ("bfloat16", "float16")
 _SIXTEEN_IN_ROWS = ("bfloat16", "half", "bf16", "c10::bfloat16", "c10::half")
@@ -64,6 +64,13 @@ UNDIVIDED = Fix(
     "model = torch.compile(DistributedDataParallel(model))\n"
     "# where that raises an error, one graph for each block: for block in model.blocks: block.compile()\n"
     "# or half of the bytes: model.register_comm_hook(None, default_hooks.bf16_compress_hook)",
+)
+DEFAULT_BUCKETS = Fix(
+    "Leave `bucket_cap_mb` at 25: of several buckets most are reduced during the backward pass",
+    "numerics",
+    "DistributedDataParallel(model, bucket_cap_mb=2000)",
+    "DistributedDataParallel(model)  # `static_graph` and `find_unused_parameters` as before",
+    Treatment("ddp", {"bucket_cap_mb": 25}),
 )
 USE_DDP = Fix(
     "Use DistributedDataParallel, which reduces gradients in buckets during the backward pass",
