@@ -162,7 +162,7 @@ _TWO_GRAPHS = """
     gpu 20                 [N        ]                        [N        ]
     """
 _NODE = "autograd::engine::evaluate_function: {}Backward{}"
-_REDUCES = {"Collective name": "allreduce", "dtype": "Float", "Group size": 4}
+_REDUCES = {"Collective name": "allreduce", "dtype": "Float", "Group size": 16}  # on two machines
 
 
 def _compiled(steps: str, node: str = _NODE.format("CompiledFunction", ""), elements: int = 30_000_000) -> Drawing:
@@ -170,7 +170,7 @@ def _compiled(steps: str, node: str = _NODE.format("CompiledFunction", ""), elem
     return draw(
         steps,
         us=1000,
-        world_size=4,
+        world_size=16,
         device="A100",
         D=Ev("DistributedDataParallel.forward", "user_annotation", launches=""),
         E=Ev(node, launches=""),
