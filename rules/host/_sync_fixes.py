@@ -8,6 +8,8 @@ from msgspec.structs import replace
 from advisor.api import (
     AUTOGRAD_NODE,
     D2H_PAGEABLE,
+    NCCL,
+    SYNC,
     Category,
     Ev,
     Example,
@@ -96,6 +98,21 @@ _AT_ONCE = Fix(
     "# values that the loop computes, behind it: torch.stack(values).tolist(); those of a log, only in some steps",
 )
 
+_WITHOUT = Fix(
+    "Remove the synchronization",
+    "exact",
+    "torch.cuda.synchronize()",
+    "",
+    Treatment("calls", {"names": ["torch.cuda.synchronize"]}),
+)
+_WITHOUT_BARRIERS = Fix(
+    "Exchange values every hundred steps or once an epoch, together, and without a barrier for each",
+    "exact",
+    "self.log('accuracy', accuracy, on_step=True, sync_dist=True)  # Lightning: a barrier and a sum for each value",
+    "self.log('accuracy', accuracy, on_step=False, on_epoch=True, sync_dist=True)  # once an epoch\n"
+    "# without Lightning: totals += values, and every 100 steps one dist.all_reduce(totals), without dist.barrier()",
+)
+
 # Levels of a network need each other's result, and a network has a handful; tables do not, and there are dozens.
 _LEVELS = 6
 _TOGETHER = Fix(
@@ -122,8 +139,7 @@ _TURNS, _WAITED_NS = 4, 100_000
 def fix_of(site: SyncSite, price: Price, *, trains: bool) -> Fix | None:
     """The change for one place that waits; None where none is known."""
     if "Synchronize" in site.op:
-        without = Treatment("calls", {"names": ["torch.cuda.synchronize"]})
-        return Fix("Remove the synchronization", "exact", "torch.cuda.synchronize()", "", without)
+        return _WITHOUT_BARRIERS if _of_barriers(site, price) else _WITHOUT
     if site.op in _COUNTING:
         return _TOGETHER if site.calls > _LEVELS else None
     if site.op in _BY_OP:
@@ -134,6 +150,17 @@ def fix_of(site: SyncSite, price: Price, *, trains: bool) -> Fix | None:
     if reads_one_by_one(site):
         return _CONDITIONS if site.op == "aten::is_nonzero" else _AT_ONCE
     return _fewer(site) if of_the_op(site, price) else _KEPT
+
+
+def _of_barriers(site: SyncSite, price: Price) -> bool:
+    """Whether most of these waits follow a collective directly: a barrier waits for its all-reduce of one number."""
+    events = price.ops.events
+    rows = np.array(site.rows, int)
+    calls = np.flatnonzero(events.of(Category.CPU_OP) & price.ops.nesting.outermost)
+    calls = calls[np.isin(events.thread[calls], events.thread[rows])]
+    at = np.searchsorted(events.start_ns[calls], events.start_ns[rows]) - 1
+    before = calls[at[at >= 0]]
+    return 2 * int(events.named("c10d::")[before].sum()) > len(rows)
 
 
 def _to_host(site: SyncSite, price: Price, *, trains: bool) -> Fix:
@@ -219,6 +246,24 @@ def _read(name: str, op: str, fix: str) -> Example:
 
 
 SITES = [
+    Example(
+        "a barrier before each value that ranks exchange: what waits is its own",
+        draw(
+            """
+            step   [1                        ][2                        ]
+            cpu    [F ][A ][S    ]   [B     ] [F ][A ][S    ]   [B     ]
+            gpu 7   [K      ]         [K     ] [K      ]         [K     ]
+            gpu 20          [N ]                        [N ]
+            """,
+            us=1000,
+            world_size=2,
+            A=Ev("c10d::barrier", launches="collective"),
+            N=NCCL,
+            S=SYNC,
+        ),
+        saves_us=(0, 9000),
+        fixes=("without a barrier for each",),
+    ),
     replace(CREATED, saves_us=(0, 20_000), says=("`to` makes the host wait",)),
     _read("values that a loop reads one by one", "aten::item", "lengths.tolist()"),
     _read("conditions that a loop asks for one by one", "aten::is_nonzero", "conditions of the whole batch"),
