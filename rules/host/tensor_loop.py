@@ -28,7 +28,7 @@ parameters or experts pays that for every element, and so does the backward pass
 Use one op over a tensor with an additional dimension: broadcasting, `torch.stack` and a batched matrix multiplication,
 `torch.where` instead of `if`, `torch._foreach_*` (or `torch.nn.utils.clip_grad_norm_`, `foreach=True`) for lists of
 parameters, one call of `nn.LSTM` for the whole sequence instead of a loop over `nn.LSTMCell` or over calls of `nn.LSTM`
-for one time step each. Read numbers at once with `.tolist()`.
+for one time step each. Read numbers at once with `.tolist()`; norms of all gradients, in the steps that report them.
 
 In a recurrence, compute what depends only on the input for all time steps before the loop, and what only reads the
 states after it.
@@ -97,6 +97,14 @@ _READ_AT_ONCE = Fix(
     "exact",
     "best = sorted(scores)[-3:]  # reads them one by one",
     "best = sorted(scores.tolist())[-3:]",
+)
+# What a library computes of each tensor the script cannot write otherwise; it can ask for it where it is looked at.
+_SELDOM = Fix(
+    "Compute these numbers in the steps that report them",
+    "exact",
+    "self.log_dict(grad_norm(self, norm_type=2))",
+    "if self.trainer.global_step % self.trainer.log_every_n_steps == 0:\n"
+    "    self.log_dict(grad_norm(self, norm_type=2))  # Lightning writes a log every 50 steps, unless it is told",
 )
 
 
@@ -187,7 +195,10 @@ def _finding(place: Block, loop: Loop, turn: LoopDependency, price: Price, calle
     scale = price.scale
     behind = f", and {duration(scale.scaled(place.backward_us))} in the backward pass" if place.backward_us else ""
     does = f"runs `{loop.op}` {often(loop.turns)}: the loop"
-    if loop.reads:
+    if loop.reads and loop.op != "item":
+        computed = f"computes `{loop.op.removeprefix('linalg_vector_')}` of tensors one by one"
+        does = f"{computed}, and reads the numbers {often(loop.turns)}, inside a library: that"
+    elif loop.reads:
         does = f"reads single elements of tensors {often(loop.turns)}, inside a library: that"
     return Finding(
         message=f"{place.place}{called_at(called)} {does} takes {each_step(price, place.us)}{behind}.",
@@ -202,7 +213,7 @@ def _finding(place: Block, loop: Loop, turn: LoopDependency, price: Price, calle
 
 def _fix(loop: Loop, turn: LoopDependency) -> Fix:
     if loop.reads:
-        return _READ_AT_ONCE
+        return _READ_AT_ONCE if loop.op == "item" else _SELDOM
     if loop.numbers:
         return AS_NUMBERS
     return fix_of(turn.as_layer) or _AT_ONCE

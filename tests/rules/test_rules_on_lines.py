@@ -100,3 +100,21 @@ def test_a_network_whose_answer_python_computes_with_may_need_it_in_the_next_tur
 @pytest.mark.parametrize("record", [weights(240), weights(4, modules=130)], ids=["trained", "frozen"])
 def test_forty_blocks_of_three_layers_are_a_deep_model(tensor_loop, record):
     assert apply(tensor_loop, recorded(40, network(1), record), {}).status == "clear"
+
+
+@pytest.mark.parametrize(
+    ("op", "said", "fix"),
+    [
+        ("linalg_vector_norm", "computes `norm` of tensors one by one, and reads the numbers 40 times", "in the steps"),
+        ("select", "reads single elements of tensors 40 times", "at once"),
+    ],
+)
+def test_numbers_that_a_library_reads_are_told_with_what_computes_them(tensor_loop, op, said, fix):
+    steps, lines = (text.replace("[L           ]", "[L     ][I   ]") for text in (STEPS, RECORDED))
+    ops = {"L": Ev(f"aten::{op}", times=40, fill=0.6), "I": Ev("aten::item", times=40, fill=0.6), "B": OPS["B"]}
+    line = Ev("advisor:line|train.py|31|<module>", "user_annotation")
+    after = Ev("advisor:line|train.py|33|<module>", "user_annotation")
+    known = Computed(trace=read(steps, **ops), lines=LinesTrace(read(lines, W=line, V=after, **ops)))
+    (finding,) = apply(tensor_loop, known, {}).findings
+    assert said in finding.message
+    assert fix in finding.fix.title

@@ -14,7 +14,7 @@ from advisor.analyses.costs.line_costs import LineCost, LineCosts
 from advisor.analyses.loops.line_blocks import LOOP_ITERATIONS, in_most_turns, is_python
 from advisor.analyses.work.op_work import shapes
 from advisor.constants import constant
-from advisor.trace.events import Ints, Trace
+from advisor.trace.events import Events, Ints, Trace
 from advisor.trace.op_names import AUTOGRAD_NODE
 
 # An op that takes longer has work to do besides being called.
@@ -50,6 +50,10 @@ def layers_of(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints) -> dict[
     return {line: calls / steps.count for line, calls in Counter(lines[lines >= 0].tolist()).items()}
 
 
+# Each makes one number of a tensor.
+_REDUCTIONS = ("norm", "linalg_vector_norm", "mean", "sum", "max", "min", "std", "var", "count_nonzero", "any", "all")
+
+
 def loops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, layers: Mapping[int, float]) -> dict[int, Loop]:
     """By index of the line those that call one short op again and again. layers: of `layers_of`."""
     events = trace.events
@@ -68,10 +72,16 @@ def loops(trace: Trace, steps: Steps, costs: LineCosts, rows: Ints, layers: Mapp
             continue
         op = events.names[name].removeprefix("aten::")
         if read >= LOOP_ITERATIONS:
-            found[line] = Loop(read, "item", weighted, reads=True)
+            found[line] = Loop(read, _computed(events, calls, read), weighted, reads=True)
         elif written or _sees_one(trace, np.array(called)):
             found[line] = Loop(turns, op, weighted, network=not written)
     return found
+
+
+def _computed(events: Events, calls: Mapping[int, float], read: float) -> str:
+    """The reduction that makes most numbers of those read, such as the norm of each gradient; else "item"."""
+    names = {events.names[name].removeprefix("aten::"): often for name, often in calls.items()}
+    return next((name for name, often in names.items() if name in _REDUCTIONS and 2 * often > read), "item")
 
 
 def _turns(cost: LineCost, calls: Mapping[int, float], weighted: float) -> tuple[int, float, bool]:
