@@ -23,6 +23,7 @@ from advisor.api import (
 
 from ..shared._gathered_objects import GATHER_TENSORS, gathers_objects
 from ..shared._made_on_host import CREATE_THERE, CREATED, made_on_host
+from ..shared._round_trips import round_trip
 from ._waits import COPIES, READS, reads_one_by_one
 
 _PINNED = Fix(
@@ -167,6 +168,8 @@ def _to_host(site: SyncSite, price: Price, *, trains: bool) -> Fix:
     """The change for copies of whole tensors to the host."""
     if gathers_objects(price, np.array(site.rows, int)):
         return GATHER_TENSORS
+    if trip := round_trip(price):
+        return trip
     return _SELDOM if trains and not _in_turn(site, price) else _LATER
 
 

@@ -56,9 +56,9 @@ from advisor.api import (
 )
 
 from ..shared._gathered_objects import GATHER_TENSORS, OBJECTS, gathers_objects
+from ..shared._round_trips import ACTIVATIONS, OFFLOADED, round_trip
 from ..shared._words import count, each_step
 from ._after_copies import waited_for
-from ._round_trips import OFFLOADED, round_trip
 
 # Copies up to 64 KB take about as long as the launch itself; waiting for them is a matter of syncs, not of copying.
 _SMALL_BYTES = 64 << 10
@@ -142,10 +142,16 @@ def _in_line(copies: Copies, price: Price, least_us: float) -> Finding | None:
         ),
         saving=saving,
         facts={"bytes": moved, "exposed_us": exposed_us},
-        fix=None if _come_back(price, moved) else replace(_PREFETCH, title=_AHEAD) if aside else _PREFETCH,
+        fix=_back(price) if _come_back(price, moved) else replace(_PREFETCH, title=_AHEAD) if aside else _PREFETCH,
         claims=("exposed_copy",),
         at_most="low",  # it blocks nobody: what copying ahead gives back, only a measurement tells
     )
+
+
+def _back(price: Price) -> Fix | None:
+    """The change for what comes back: activations; of states that the host has updated, none is known."""
+    fix = round_trip(price)
+    return fix if fix is ACTIVATIONS else None
 
 
 def _come_back(price: Price, moved: float) -> bool:

@@ -57,10 +57,10 @@ from advisor.api import (
 
 from ..shared._made_on_host import CREATE_THERE, CREATED, made_on_host
 from ..shared._places import made_at
+from ..shared._round_trips import OFFLOADED, round_trip
 from ..shared._small_copies import told_as_small
 from ..shared._words import count, each_step, loader_call
 from ._doubles import IN_DOUBLE, told_in_double
-from ._round_trips import OFFLOADED, round_trip
 from ._sent_weights import KEEP_WEIGHTS, come_by_layer, drawn
 
 # Which of two arguments is missing is not known: below 3 % of the step trying both is not worth it.

@@ -8,12 +8,13 @@ import numpy as np
 
 from advisor.api import AUTOGRAD_NODE, TO_BLOCKING, Category, Ev, Fix, Price, draw
 
-_ACTIVATIONS = Fix(
-    "Offload activations to pinned memory, on a stream of its own",
+ACTIVATIONS = Fix(
+    "Keep activations on the GPU if they fit, else offload them to pinned memory on a stream of its own",
     "exact",
     "with torch.autograd.graph.save_on_cpu():\n    loss = criterion(model(x), y)",
-    "with torch.autograd.graph.save_on_cpu(pin_memory=True):\n    loss = criterion(model(x), y)\n"
-    "# this still copies between the kernels; beside them: torchtune's OffloadActivations(use_streams=True)",
+    "loss = criterion(model(x), y)  # if memory allows, for all layers or for some\n"
+    "# else save_on_cpu(pin_memory=True), which still copies between the kernels; beside them: torchtune's\n"
+    "# OffloadActivations(use_streams=True)",
 )
 _STATES = Fix(
     "Leave on the GPU what goes to the host and back, or copy it by pinned memory on a stream of its own",
@@ -39,7 +40,7 @@ def round_trip(price: Price) -> Fix | None:
     both = sum(size * number for size, number in (sent & back).items())
     if not both or 2 * both < max(sum(size * number for size, number in one.items()) for one in (sent, back)):
         return None
-    return _ACTIVATIONS if _in_backward(price, up) else _STATES
+    return ACTIVATIONS if _in_backward(price, up) else _STATES
 
 
 def _in_backward(price: Price, rows: np.ndarray) -> bool:
