@@ -64,6 +64,7 @@ from ..shared._allocator import allocator_calls
 from ..shared._compiled_regions import compiling, pieces_of
 from ..shared._host_updates import host_updates
 from ..shared._made_on_host import COMPUTED_FOR_COPIES, NEXT_NS, made_on_host
+from ..shared._restarted_workers import restarts
 from ..shared._words import percent
 from ._idle_fixes import fix_of
 from ._nameless_idle import NAMELESS, in_one_step, rest, what_of
@@ -179,13 +180,13 @@ def _of_the_loop(price: Price, group: IdleGroup, spans: Intervals) -> bool:
 
 def _of_others(price: Price, work: OptimizerWork | None) -> Intervals:
     """What rules of their own tell: calls of the allocator, collectives and updates of weights on the host,
-    compilations, ways between compiled regions.
+    compilations, ways between compiled regions, workers that start anew.
     """
     events = price.ops.events
     calls = events.covered(allocator_calls(events) | host_collectives(events))
     pieces = pieces_of(price)
     both = np.concatenate(
-        (calls, host_updates(price, work), compiling(events), *([] if pieces is None else [pieces[1]]))
+        (calls, host_updates(price, work), compiling(events), restarts(price)[1], *([pieces[1]] if pieces else []))
     )
     return union(both[:, 0], both[:, 1])
 

@@ -61,12 +61,13 @@ from advisor.api import (
 
 from ..shared._slow_containers import SlowContainer, in_container, slow_container
 from ..shared._vectorized import named_vectorize
-from . import _from_numbers, _full_size, _iterator_recreated, _large_pictures, _one_by_one, _sampler
+from . import _from_numbers, _full_size, _iterator_recreated, _large_pictures, _one_by_one, _restarts, _sampler
 from ._cpu_loader import on_cpu
 from ._cpu_loader_examples import ON_CPU
 from ._full_size import AT_FULL_SIZE
 from ._loader import Seen
 from ._picture_examples import ON_PICTURES
+from ._restarts import RESTARTED
 from ._sample_ops_examples import ON_SAMPLES
 from ._workers_advice import beside_the_step, in_time
 
@@ -96,6 +97,10 @@ def check(
     anew = None if seen.on_device else _iterator_recreated.advice(seen, least)
     if anew:
         yield anew  # what an epoch costs that goes on can be told when it does
+        return
+    begun = _restarts.advice(seen, min_gain)
+    if begun:
+        yield begun
         return
     drawn = _sampler.advice(seen, least)
     if drawn:
@@ -264,4 +269,5 @@ EXAMPLES = [
     *ON_PICTURES,
     *ON_SAMPLES,
     *AT_FULL_SIZE,
+    *RESTARTED,
 ]

@@ -41,7 +41,9 @@ def title(finding: Finding) -> str:
 def test_activations_that_go_to_the_host_and_back_are_no_batch_and_no_results() -> None:
     said, step_us, usual_us = told("offloaded")
     both = [only(said, "pageable-copies"), only(said, "blocking-copies")]
-    assert {title(one) for one in both} == {"Keep activations on the GPU if they fit, else offload them to pinned memory on a stream of its own"}
+    assert {title(one) for one in both} == {
+        "Keep activations on the GPU if they fit, else offload them to pinned memory on a stream of its own"
+    }
     assert sum(map(high_us, both)) == pytest.approx(step_us - usual_us, rel=0.1)
 
 
