@@ -20,6 +20,7 @@ from benchmarks.gpu.drawn_jobs import (
     twenty_fifth_set,
     twenty_first_set,
     twenty_fourth_set,
+    twenty_ninth_set,
     twenty_second_set,
     twenty_seventh_set,
     twenty_sixth_set,
@@ -49,6 +50,7 @@ _ALIKE = 0.01
         (twenty_sixth_set, 5),
         (twenty_seventh_set, 5),
         (twenty_eighth_set, 2),
+        (twenty_ninth_set, 9),
     ],
     ids=lambda value: value.__name__.rpartition(".")[2] if isinstance(value, ModuleType) else "",
 )
