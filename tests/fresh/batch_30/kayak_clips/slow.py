@@ -16,12 +16,12 @@ STROKES = ("forward", "reverse", "sweep", "draw", "brace", "roll")
 class Settings:
     clips: int = 960
     frames: int = 12
-    size: int = 48
-    batch_size: int = 16
+    size: int = 40
+    batch_size: int = 12
     channels: int = 12
     features: int = 64
     hidden: int = 96
-    epochs: int = 3
+    epochs: int = 4
     lr: float = 1e-3
     seed: int = 17
 

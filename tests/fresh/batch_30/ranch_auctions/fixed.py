@@ -31,15 +31,15 @@ def make_ledger(rows, seed):
 
 class LotDataset(Dataset):
     def __init__(self, ledger):
-        self.numeric = ledger[NUMERIC].to_numpy(dtype=np.float32)
-        self.codes = ledger[list(CATEGORICAL)].to_numpy(dtype=np.int64)
-        self.price = ledger["price"].to_numpy(dtype=np.float32)
+        self.numeric = torch.tensor(ledger[NUMERIC].to_numpy(dtype=np.float32))
+        self.codes = torch.tensor(ledger[list(CATEGORICAL)].to_numpy(dtype=np.int64))
+        self.price = torch.tensor(ledger["price"].to_numpy(dtype=np.float32))
 
     def __len__(self):
         return len(self.price)
 
     def __getitem__(self, index):
-        return torch.from_numpy(self.numeric[index]), torch.from_numpy(self.codes[index]), self.price[index]
+        return self.numeric[index], self.codes[index], self.price[index]
 
 
 class ColumnTokens(nn.Module):
