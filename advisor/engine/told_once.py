@@ -187,9 +187,7 @@ class _Division(Struct):
 
         Beside a replay parts tell what is left to a change of more than a place; two models of places may add up.
         """
-        if self.replay is None:
-            return True
-        return bool(one.edits and other.edits) or (not one.edits and one.changes_more_than(other))
+        return self.replay is None or bool(one.edits and other.edits) or one.changes_more_than(other)
 
     def _least_us(self, one: _Counted, owner: _Counted, rivals: Sequence[_Counted]) -> float:
         """Below this nothing is told: it is within the error of the replay, or a rule would not advise it alone.
@@ -207,12 +205,15 @@ class _Division(Struct):
             return one.saving.high_us
         if self.replay is None or not one.edits:
             return min(one.saving.high_us, self._room_us(one, rivals))
-        most_us, edits = self.replay.most_us, [edit for other in rivals for edit in other.edits]
+        played = [other for other in rivals if other.edits]
+        room_us = self._room_us(one, [other for other in rivals if not other.edits])
+        most_us, edits = self.replay.most_us, [edit for other in played for edit in other.edits]
         # Findings are limited to what they claim, so that a replay may give more than was told of the others.
-        others_us = min(most_us(edits), sum(other.saving.high_us for other in rivals))
+        others_us = min(most_us(edits), sum(other.saving.high_us for other in played))
         # What a saving has beyond its edits (caches, the profiler) is its own.
         beyond_us = max(one.saving.high_us - most_us(one.edits), 0.0)
-        return min(one.saving.high_us, max(most_us([*edits, *one.edits]) - others_us, 0.0) + beyond_us)
+        left_us = max(most_us([*edits, *one.edits]) - others_us, 0.0) + beyond_us
+        return min(one.saving.high_us, left_us, room_us if len(played) < len(rivals) else left_us)
 
     def _room_us(self, one: _Counted, rivals: Sequence[_Counted]) -> float:
         """What these others leave of the parts that a finding claims: each takes first what it names first."""

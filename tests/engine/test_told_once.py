@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.gpu.drawn_jobs import eighth_set, tenth_set, twenty_third_set
+from benchmarks.gpu.drawn_jobs import eighth_set, tenth_set, twenty_eighth_set, twenty_third_set
 from drawn_loops import report
 
 from advisor.engine.told_once import counted_once, named_once
@@ -61,6 +61,16 @@ def test_what_changes_more_and_has_nothing_left_is_told_with_what_leaves_it_noth
     other = next(outcome for outcome in said.outcomes if outcome.rule == then)
     assert (other.status, other.findings) == ("clear", ())
     assert f"`{first}` saves the same time and changes less" in other.reason
+
+
+def test_what_a_model_of_a_place_saves_is_not_left_to_the_whole_model() -> None:
+    """Larger parts of a batch, which no replay has, take launches; none is left to compilation, which is replayed."""
+    said, gain_us = drawn(twenty_eighth_set, "micro")
+    larger = of_rule(said, "small-batch").saving
+    assert larger is not None
+    assert larger.high_us == pytest.approx(gain_us, rel=0.1)
+    compiled = next(outcome for outcome in said.outcomes if outcome.rule == "launch-bound")
+    assert (compiled.status, compiled.findings) == ("clear", ())
 
 
 def test_kernels_that_move_half_as_much_after_another_fix_save_half_as_much() -> None:
