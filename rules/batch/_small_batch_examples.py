@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from advisor.api import ELEMENTWISE, GRADIENT_STORE, NEXT_WORKERS, Drawing, Ev, Example, draw
@@ -60,7 +62,14 @@ def _added(second: str) -> Drawing:
     stores = Ev(GRADIENT_STORE, dims=[[256, 256]], launches="")
     kernel, adds = Ev(ELEMENTWISE.name, "kernel", fill=0.2), Ev(second, launches="")
     forward = replace(_layer(4, 256), args={"Sequence number": 1, "Fwd thread id": 0})  # where a pass begins
-    boxes = {"F": forward, "B": _backward(4, 256), "O": _OPTIMIZER, "K": kernel, "S": stores, "T": stores}
+    boxes: dict[str, Any] = {
+        "F": forward,
+        "B": _backward(4, 256),
+        "O": _OPTIMIZER,
+        "K": kernel,
+        "S": stores,
+        "T": stores,
+    }
     return draw(_ADDED, us=50, A=adds, **boxes)
 
 
@@ -70,7 +79,7 @@ OF_SMALL_BATCHES = [
         _added("aten::add_"),
         facts=_known(4),
         saves_us=(900, 1150),  # half of the launches, of which a pass takes 1.15 ms
-        says=("adds up gradients of 2 batches of 4 samples", "one batch of 8 samples"),
+        says=("accumulates gradients of 2 batches of 4 samples", "one batch of 8 samples"),
         fixes=("call optimizer.step() after each batch",),
     ),
     Example(

@@ -14,7 +14,7 @@ Raise `batch_size` to the suggested value and scale the learning rate with it: f
 epochs of warm-up), for Adam by its square root. The number of epochs stays the same; there are fewer, larger steps. If
 memory runs out, half of the suggested value still gives most of the gain. With gradient accumulation, a larger batch
 and proportionally fewer accumulation steps are the same training. On a device, where a step takes a batch apart and
-runs the model on its parts, run it on the whole batch; where it adds up gradients of several batches, use fewer and
+runs the model on its parts, run it on the whole batch; where it accumulates gradients of several batches, use fewer and
 larger ones as far as memory allows.
 
 ## When to leave it
@@ -194,7 +194,7 @@ def _larger(batch: int, target: int, of: str) -> str:
 def _added_up(part: str, added: int, larger: str, left: float, fixed: str) -> str:
     """What is said of a step that adds up gradients of so many batches; left: how many larger ones it would have."""
     once = "which one batch" if left == 1 else f"which {count(left)} batches"
-    return f"A step adds up gradients of {added} batches of {part}: {fixed}, {once} of {larger} would share"
+    return f"A step accumulates gradients of {added} batches of {part}: {fixed}, {once} of {larger} would share"
 
 
 def _fix(of: str, parts: int, larger: Fix) -> Fix:

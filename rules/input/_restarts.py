@@ -39,7 +39,9 @@ def advice(seen: Seen, least: float) -> Finding | None:
     ending = (
         f"; nearly all of it is every {count(every)} fetches, each behind {ended} in which Python records nothing: "
     )
-    message = seen.waits_for(price.scale.scaled(seen.wait_us), seen.share, f"{ending}workers start anew with an epoch.")
+    message = seen.waits_for(
+        price.scale.scaled(seen.wait_us), seen.share, f"{ending}workers are started again with each epoch."
+    )
     saving = price.of_us(0.0, min(high_us, seen.step_us), _HOW)
     found = seen.finding(message, saving, fix, {"every": every, "silent_us": silent_us}, ("idle_input", "idle_host"))
     return replace(found, at_most="medium")
@@ -62,7 +64,7 @@ RESTARTED = [
         "epochs of three batches, before each of which Python ends and starts workers",
         _epochs(silent=8),
         saves_us=(0, 50_000),
-        says=("every 3 fetches", "workers start anew"),
+        says=("every 3 fetches", "workers are started again"),
         fixes=("persistent_workers=True",),
     ),
     Example(

@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from advisor.api import Events, Ints, Price, Readers, backward_passes, constant, dims_of, sizes
 
-from ._broadcast_origins import broadcast, originals
+from ._broadcast_origins import broadcast, is_enlarged, originals
 
 Shape = tuple[int, ...]
-Kind = Literal["cosine", "product", "outer", "square", "absolute", "norm"]
+Kind = Literal["cosine", "product", "outer", "weighted", "square", "absolute", "norm"]
 # Ops that compare all pairs by themselves.
 _WHOLE: dict[str, Kind] = {"aten::cosine_similarity": "cosine", "aten::pairwise_distance": "norm"}
 # What makes a number for each number of each pair, and what may follow before the sum.
@@ -41,7 +41,8 @@ _ABSOLUTE = constant("passes.absolute_pairs").range
 class AllPairs(Struct, frozen=True):
     """One comparison. rows: the forward ops that go; shape: what is broadcast to; width: numbers of each pair.
 
-    "outer": products of all numbers of one row with all of another, summed over the rows.
+    "outer": products of all numbers of one row with all of another, summed over the rows. "weighted": differences of
+    all pairs times weights, summed over either side: `pairs` sums of `width` terms.
     """
 
     kind: Kind
@@ -66,7 +67,7 @@ def all_pairs(events: Events, ops: Ints, readers: Readers | None) -> Iterator[Al
         elif readers is not None and (chain := _chain(events, readers, row, shape)) is not None:
             kind, rows = chain
             shape = sizes(dims_of(events, rows[-1]), 0)  # einsum may have permuted it
-            summed = _summed(events, readers, rows[-1], shape, kinds)
+            summed = _summed(events, readers, rows[-1], shape, shape if kind == "weighted" else kinds)
             if summed is not None:
                 kind = "outer" if kind == "product" and summed != len(shape) - 1 else kind
                 yield AllPairs(kind, rows, shape, math.prod(shape) // shape[summed], shape[summed])
@@ -110,6 +111,10 @@ def _chain(events: Events, readers: Readers, row: int, shape: Shape) -> tuple[Ki
             return "norm", (*rows, *behind)
         if kind is not None and name in _SUMS:
             return kind, (*rows, *behind)
+        if events.text(rows[-1]) == "aten::sub" and name == "aten::mul" and _weighs(events, behind[0], shape):
+            kind = "weighted"
+            rows += behind
+            continue
         if kind == "product" and len(rows) == 1 and name in _SCALES and _scales(events, behind[0], shape):
             rows += behind
             continue
@@ -128,6 +133,13 @@ def _scales(events: Events, row: int, shape: Shape) -> bool:
     dims = dims_of(events, row)
     fewer = [one for one in (sizes(dims, 0), sizes(dims, 1)) if one != shape]
     return len(fewer) == 1 and math.prod(fewer[0]) * max(shape) <= math.prod(shape)
+
+
+def _weighs(events: Events, row: int, shape: Shape) -> bool:
+    """Whether this op multiplies the differences by weights, of which several of them have one."""
+    dims = dims_of(events, row)
+    fewer = [one for one in (sizes(dims, 0), sizes(dims, 1)) if one != shape]
+    return len(fewer) == 1 and math.prod(fewer[0]) > 1 and is_enlarged(fewer[0], shape)
 
 
 def _summed(events: Events, readers: Readers, row: int, shape: Shape, shared: Sequence[int]) -> int | None:

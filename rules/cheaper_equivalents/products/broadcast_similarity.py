@@ -4,7 +4,8 @@
 Ops that broadcast two tensors against each other (`x[:, None] - y[None]`, `x[:, None] * y[None]`) and whose result is
 only summed over the elements of each pair: similarities, cosines, squared, Euclidean and absolute distances of all
 pairs, written by hand or with `cosine_similarity` and `pairwise_distance`. Likewise outer products of rows whose sum
-alone is read, by broadcasting, `einsum("bi,bj->bij", ...)` or products of a column and a row, as in covariances.
+alone is read, by broadcasting, `einsum("bi,bj->bij", ...)` or products of a column and a row, as in covariances; and
+differences of all pairs that are only summed with weights, as residuals of clusters are.
 `advisor run` observes in one step that nothing else reads the result; the last two functions are recognized only by
 their shapes.
 
@@ -15,7 +16,8 @@ tensor of that size, in an order that suits the caches.
 
 ## How to fix it
 `x @ y.T` for dot products, `F.normalize(x, dim=-1) @ F.normalize(y, dim=-1).T` for cosines, `torch.cdist(x, y)` for
-distances, `x.T @ y` for sums of outer products.
+distances, `x.T @ y` for sums of outer products. A weighted sum of differences is the weighted sum of the rows less the
+other side times the sum of the weights.
 
 ## When to leave it
 Where the differences themselves are needed, as for directions. Sums are computed in another order, so results differ in
@@ -48,6 +50,10 @@ _HOW = (
 _LEFT_OF_MANY = constant("share.many_outer_products").range
 _LEFT_OF_FEW = constant("share.few_outer_products").range
 _MANY = constant("numbers.many_outer_products").value
+# Of weighted differences the same shares were measured, from so many numbers on.
+_WEIGHTED = constant("numbers.least_weighted_differences").value
+# A product of matrices gives these; the others have ops of their own.
+_LINEAR: tuple[Kind, Kind] = ("outer", "weighted")
 
 
 def check(
@@ -58,7 +64,9 @@ def check(
     min_share: float = 0.03,  # one line to change; below 3 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
     found = sorted(all_pairs(price.ops.events, price.ops.outermost, readers), key=lambda one: -math.prod(one.shape))
-    compared, outer = [one for one in found if one.kind != "outer"], [one for one in found if one.kind == "outer"]
+    compared = [one for one in found if one.kind not in _LINEAR]
+    outer = [one for one in found if one.kind == "outer"]
+    weighted = [one for one in found if one.kind == "weighted" and math.prod(one.shape) >= _WEIGHTED]
     if compared and (known := worth(price, lines, _compared(price, compared), min_share)):
         yield known.finding(
             f"{count(compared[0].pairs)} pairs of {count(compared[0].width)} numbers are compared{known.at} through an "
@@ -72,6 +80,14 @@ def check(
             f"only their sum is read: {known.spent}, backward pass included.",
             _facts(price, outer, known),
             _FIXES["outer"],
+        )
+    if weighted and (known := worth(price, lines, _outer(price, weighted), min_share)):
+        yield known.finding(
+            f"Differences of all pairs are written out{known.at} in a tensor of "
+            f"{count(math.prod(weighted[0].shape))}, and only their weighted sums are read: {known.spent}, backward "
+            "pass included.",
+            _facts(price, weighted, known),
+            _FIXES["weighted"],
         )
 
 
@@ -90,7 +106,7 @@ def _compared(price: Price, found: list[AllPairs]) -> Equivalent:
 
 
 def _outer(price: Price, found: list[AllPairs]) -> Equivalent:
-    """Sums of outer products: a share of each stays."""
+    """Sums of outer products, or of weighted differences: a share of each stays."""
     parts = []
     for one in found:
         least, most = _LEFT_OF_MANY if math.prod(one.shape) >= _MANY else _LEFT_OF_FEW
@@ -127,6 +143,13 @@ _FIXES: dict[Kind, Fix] = {
         "numerics",
         'covariance = torch.einsum("bi,bj->bij", x, x).mean(0)',
         "covariance = x.T @ x / len(x)",
+    ),
+    "weighted": Fix(
+        "Multiply the weights by the rows, and subtract the other side times the sum of its weights",
+        "numerics",
+        "residual = x[:, None] - centroids[None, :, :, None]  # [batch, clusters, width, points]\n"
+        "y = (residual * weights[:, :, None]).sum(-1)",
+        "y = weights @ x.mT - weights.sum(-1, keepdim=True) * centroids",
     ),
     "square": Fix(
         "Use `torch.cdist`",
@@ -169,6 +192,8 @@ _OUTER: dict[str, Any] = {
     "S": op("mean", [256, 64, 64]),
     "R": op("sub", [64, 64], [64, 64]),
 }
+_RESIDUAL = [8, 16, 48, 100]
+_VLAD = {"S": op("sum", _RESIDUAL), "R": op("linear", [8, 16, 48], [48, 48])}
 _DISTANCES = observed("linear sub pow sum cross_entropy_loss", _WAITS)
 
 EXAMPLES = [
@@ -212,6 +237,20 @@ EXAMPLES = [
         "outer products that are kept, one of each row",
         two_steps("[F][A       ][S     ][R][B   ]", "   [M    ]", **_OUTER),
         facts=observed("linear einsum mean sub", [[], [1], [1], [2]]),
+        near_miss=True,
+    ),
+    Example(
+        "residuals of clusters, weighted and summed over the points of a picture",
+        _drawn(A=op("sub", [8, 1, 48, 100], [1, 16, 48, 1]), P=op("mul", _RESIDUAL, [8, 16, 1, 100]), **_VLAD),
+        saves_us=(900, 2700),
+        facts=observed("linear sub mul sum linear", _WAITS),
+        says=("weighted sums",),
+        fixes=("weights @ x.mT",),
+    ),
+    Example(
+        "the same residuals, squared by weights of their own size",
+        _drawn(A=op("sub", [8, 1, 48, 100], [1, 16, 48, 1]), P=op("mul", _RESIDUAL, [8, 16, 48, 100]), **_VLAD),
+        facts=observed("linear sub mul sum linear", [[], [1], [1, 2], [1], [1]]),
         near_miss=True,
     ),
     Example("cdist", _drawn(A=op("cdist", [128, 64], [128, 64])), None),
