@@ -270,6 +270,7 @@ def test_no_training_is_no_failure_of_ours(tmp_path: Path) -> None:
 _BEFORE = ("time.sleep(1.4)", "", "while time.perf_counter() < began + 8:\n    torch.ones(64, 64) @ torch.ones(64, 64)")
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize("before", [_BEFORE[0], *complete(*_BEFORE[1:])])
 def test_a_script_of_two_steps_is_told_how_many_it_takes(tmp_path: Path, before: str) -> None:
     """Its own status, and what the steps lacked; they are not denied, nor is what came before taken for them."""

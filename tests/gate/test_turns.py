@@ -213,7 +213,7 @@ def test_no_process_survives_its_controller(tmp_path: Path) -> None:
 
 
 @needs_torch
-@pytest.mark.parametrize("mode", ["lockstep", "blocks"])
+@pytest.mark.parametrize("mode", ["lockstep", pytest.param("blocks", marks=pytest.mark.complete)])
 def test_a_pair_sees_a_large_change(tmp_path: Path, mode: pairs.Mode) -> None:
     base = train(tmp_path / "base")
     head = train(tmp_path / "head", added="import time; time.sleep(0.01)")

@@ -147,6 +147,7 @@ for step, (x,) in enumerate(torch.utils.data.DataLoader(data, batch_size=4), sta
 """
 
 
+@pytest.mark.complete
 @pytest.mark.torch
 def test_a_start_never_resumes_from_the_checkpoint_of_another(tmp_path: Path) -> None:
     pytest.importorskip("torch")

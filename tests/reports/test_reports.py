@@ -217,6 +217,7 @@ def test_sarif_fingerprints_survive_moved_lines_and_are_unique() -> None:
     assert len(set(prints(many(100, "x")))) == len(prints(many(100, "x")))
 
 
+@pytest.mark.complete
 def test_sarif_stays_within_the_limits() -> None:
     log = json.loads(render("sarif", many(6000, "m")))
     assert len(log["runs"][0]["results"]) == 5000

@@ -170,6 +170,7 @@ def test_a_change_is_measured(tmp_path: Path, words: tuple[str, ...], script: st
     assert left_in(tmp_path) == []
 
 
+@pytest.mark.complete
 @pytest.mark.torch
 def test_a_patch_of_a_script_that_has_ended_reached_it(tmp_path: Path) -> None:
     """Python takes the file's name away from the main module when the script's last line has run."""

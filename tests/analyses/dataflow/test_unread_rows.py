@@ -69,6 +69,7 @@ def test_each_expert_computes_the_rows_of_all(watch: Any) -> None:
     assert watch(lambda: mixed(lambda chosen, number: (chosen == number).float()[..., None])) == 3 * once
 
 
+@pytest.mark.complete
 def test_masks_that_may_hold_a_row_twice_leave_all_of_it(watch: Any) -> None:
     assert watch(lambda: mixed(lambda chosen, number: (chosen >= number).unsqueeze(-1))) == []
     assert (
@@ -167,6 +168,7 @@ def test_a_result_that_is_changed_in_place_is_left_alone(watch: Any) -> None:
     assert watch(lambda: functional.relu(HEAD(TABLE(TOKENS)), inplace=True)[:, 0].sum().backward()) == []
 
 
+@pytest.mark.complete
 def test_a_loss_is_named_whatever_it_reads(watch: Any) -> None:
     """Its labels tell which rows it ignores; classes may be the second dimension, positions be shifted by one."""
     found = watch(lambda: cross_entropy(HEAD(TABLE(TOKENS)).float().flatten(0, 1), TOKENS.flatten()))

@@ -96,6 +96,7 @@ def test_a_metric_that_is_called_is_told_at_its_line(tmp_path: Path, called: str
     assert lines == ([15] if found else [])
 
 
+@pytest.mark.complete
 def test_a_metric_outside_of_the_model_is_told_where_its_call_computes(tmp_path: Path) -> None:
     """Whatever package its class is of; one whose call only updates is not told."""
     script = tmp_path / "train.py"

@@ -87,6 +87,7 @@ def test_passes_with_a_graph(tmp_path: Path) -> None:
     assert (call.samples, call.trained) == (8, 40)
 
 
+@pytest.mark.complete
 def test_one_sample_at_a_time(tmp_path: Path) -> None:
     call = of(tmp_path, "single")
     assert call is not None

@@ -123,6 +123,7 @@ def test_fewer_steps_than_the_window(loop: Loop) -> None:
     assert len(done.step_rows()) == 1
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize(("first", "last"), [(50, 52), *complete((0, 2), (2, 59))])
 def test_a_script_with_a_profiler_of_its_own(loop: Loop, first: int, last: int) -> None:
     """Before, inside or all over our window: theirs is whole, ours gives way, the process lives."""

@@ -115,6 +115,7 @@ def test_a_thread_beside_the_loop_has_its_cpu_time_and_its_function(busy: Captur
     assert side["cpu_us"] + vitals["loop_cpu_us"] <= 1.05 * vitals["process_cpu_us"]
 
 
+@pytest.mark.complete
 @pytest.mark.parametrize(("chosen", "least", "most"), [("products", 0.05, 1.05), *complete(("plain", 0.0, 0.02))])
 def test_threads_of_numpy_have_their_cpu_time(tmp_path: Path, chosen: str, least: float, most: float) -> None:
     """Products of NumPy in the loop keep its pool busy; without one its threads sleep, whatever torch's do."""
@@ -286,6 +287,7 @@ for batch in DataLoader(Shards(), batch_size=4, num_workers=2):
 """
 
 
+@pytest.mark.complete
 def test_each_worker_has_its_own_time(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(UNEVEN)
     (loader,) = capture(tmp_path / "out", tmp_path / "train.py").rank["loaders"]
@@ -337,6 +339,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.complete
 def test_processes_of_the_script_have_their_cpu_time(tmp_path: Path) -> None:
     """Independent: each turn burns three milliseconds in one of them and one in the other, by their own clocks."""
     (tmp_path / "train.py").write_text(ASKS)

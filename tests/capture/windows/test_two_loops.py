@@ -97,6 +97,7 @@ def settings(window: dict[str, Any]) -> list[Any]:
     return [[one["batch_size"] for one in loaders], [one["name"] for one in optimizers], window["settings"]["threads"]]
 
 
+@pytest.mark.complete
 def test_each_window_has_the_settings_and_the_step_times_of_its_loop(tmp_path: Path) -> None:
     """The second loop has fewer steps than are timed before a window where nothing is known of the loop."""
     done = run(tmp_path, "both", 60, 15)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import pytest
 from benchmarks.gpu.drawn_jobs import twenty_first_set
 from drawn_loops import found, report
 
@@ -42,6 +43,7 @@ def test_products_that_fused_attention_does_not_have_are_not_to_be_padded() -> N
     assert "Pad" not in finding.fix.title
 
 
+@pytest.mark.complete
 def test_an_optimizer_of_others_is_told_what_it_can_do_and_no_less_than_that_saves() -> None:
     """Waits for launches, Python between them, and what small kernels take to start, copies included."""
     (finding,) = found(drawn("lions")[0], "loop-optimizer")

@@ -24,6 +24,7 @@ def test_reductions_that_hooks_launch_in_line_are_to_run_beside_the_backward_pas
     assert "overlap_comm" in finding.fix.after
 
 
+@pytest.mark.complete
 def test_half_of_the_bytes_save_no_more_than_half_of_the_time_they_travel() -> None:
     (finding,) = found(drawn("unsynced"), "exposed-communication")
     assert finding.fix is not None

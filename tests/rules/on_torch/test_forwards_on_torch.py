@@ -27,6 +27,7 @@ def test_a_second_forward_pass_is_found_and_one_under_no_grad_is_not(tmp_path: P
     assert outcome("second-forward", trained(model), tmp_path).status == "clear"
 
 
+@pytest.mark.complete
 def test_a_pass_under_no_grad_is_second_where_it_reads_what_the_trained_one_read(tmp_path: Path) -> None:
     """Under autocast, too; not for another batch, a network of the same form, other weights, or before the training."""
     model, other, elsewhere = network(), network(), torch.randn(512, 64)
