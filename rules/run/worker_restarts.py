@@ -2,7 +2,8 @@
 
 ## What it looks at
 The time between training steps in which a DataLoader starts or stops its workers, or waits for the first batch of new
-workers: its share of the run, how often it happens, and at which line.
+workers: its share of the run, how often it happens, and at which line. Where a run is so short that samples hardly show
+it, what the clock says of iterators that start workers, from when one is made to its first batch.
 
 ## Why it costs time
 Without `persistent_workers` each `for batch in loader` forks or spawns its workers, and stops them at its end. A worker
@@ -44,8 +45,8 @@ def check(
     min_share: float = 0.05,  # one argument to add; below 5 % of the run it is within the variation between runs
     max_per_step: float = 0.5,  # restarts per step: an iterator that is created for each batch is another fault
 ) -> Iterator[Finding]:
-    part = run.loop.get("worker_restarts")
-    if part is None or not is_known(part, run, min_share) or not 2 <= run.restarts <= max_per_step * run.steps:
+    part = _part(run, min_share)
+    if part is None or not 2 <= run.restarts <= max_per_step * run.steps:
         return
     where = _starting(part)
     loader = next(iter(record.loaders), None)
@@ -56,18 +57,53 @@ def check(
             f" It has {plural(loader.num_workers or 0, 'worker')} on {plural(record.settings.cores or 0, 'core')}; "
             f"{enough} make batches as fast as the steps use them: a batch takes one {duration(loader.core_us or 0.0)}."
         )
-    how = "low: starting and stopping workers; high: plus the wait for their first batch"
+    least, most, how = _ends(run, part)
     found = finding_of(
         run,
         part,
         f"Workers of a DataLoader are started {plural(run.restarts, 'time')}{_places(where)}, "
         f"{duration(part.us / run.restarts)} each: {percent(part.us / run.loop_us)} of {watched(run)} "
         f"({each_hour(part.us / run.loop_us)}).{crowd}",
-        saving_of(run, part, run.started_us / part.us, 1.0, how),
+        saving_of(run, part, least, most, how),
         _fix(loader.num_workers if loader else None, enough),
         "high",
     )
     yield replace(found, where=tuple(dict.fromkeys((*_made(record), *where))))
+
+
+def _part(run: WatchedRun, min_share: float) -> RunPart | None:
+    """The time of restarts: by samples, which see workers stop as well; by the clock where samples are too few."""
+    part = run.loop.get("worker_restarts")
+    if part is not None and is_known(part, run, min_share):
+        return part
+    timed_us = run.workers_us + run.first_batches_us
+    if timed_us < min_share * run.loop_us or not run.loop_us:
+        return None
+    return RunPart("worker_restarts", timed_us, timed_us / run.loop_us, 0.0, run.restarts, part.lines if part else ())
+
+
+def _ends(run: WatchedRun, part: RunPart) -> tuple[float, float, str]:
+    """(least, most) shares of the part that are saved, and what they are.
+
+    Steps in which workers start share the cores with them, and write to memory that a fork has shared: the clock knows
+    how much longer they take.
+    """
+    if part is run.loop.get("worker_restarts"):
+        return (
+            run.started_us / part.us,
+            1.0,
+            "low: starting and stopping workers; high: plus the wait for a first batch",
+        )
+    how = "low: starting workers; high: plus the wait for their first batch"
+    most = 1.0
+    if _OF_LONG * run.restarts >= run.longer:
+        most = max(run.beyond_us / part.us, 1.0)
+        how += ", and what steps in which they start take beyond ordinary ones"
+    return run.workers_us / part.us, most, how
+
+
+# An epoch that ends and one that begins are two long steps; another of three may have another reason.
+_OF_LONG = 3
 
 
 def _starting(part: RunPart) -> tuple[Source, ...]:
@@ -163,6 +199,24 @@ EXAMPLES = [
         },
         saves_us=(70_000, 110_000),
         says=("60 times at train.py:80 and train.py:92",),
+    ),
+    Example(
+        "epochs of 15 steps that samples hardly saw: the clock knows how long workers took to start",
+        STEPS_ON_CPU,
+        facts=run_of(
+            {"step": (4.9, 198), "long": (3.7, 33)},
+            sample("step", 80, 2, "forward", hits=2),
+            sample("long", 80, 1, "workers", hits=1),
+            sample("long", 90, 3, "forward", "optimizer", hits=3),
+            restarts=16,
+            workers_us=8e5,
+            first_batches_us=1e5,
+            usual_us=8e5,
+            epochs=15,
+        ),
+        saves_us=(3000, 13_000),
+        says=("16 times at train.py:80",),
+        fixes=("persistent_workers=True",),
     ),
     Example("long epochs", STEPS_ON_CPU, facts=_facts(3, 0.5), near_miss=True),
     Example("an iterator for each batch", STEPS_ON_CPU, facts=_facts(200, 20.0), near_miss=True),

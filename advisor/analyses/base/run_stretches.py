@@ -88,7 +88,7 @@ def spans_of(run: RunTimes, on_device: bool) -> Iterable[Span]:
         outside = [one.hits for one, part in zip(mine, parts, strict=True) if part != "training"]
         outer_us = spent_us / hits * sum(outside)
         if kind == "long":
-            outer_us = min(outer_us, _beyond_the_ordinary(run))
+            outer_us = min(outer_us, beyond_the_ordinary(run))
         if sum(outside) == hits:
             yield Span(kind, "training", spent_us - outer_us)
         for one, part in zip(mine, parts, strict=True):
@@ -96,7 +96,7 @@ def spans_of(run: RunTimes, on_device: bool) -> Iterable[Span]:
             yield Span(kind, part, us * one.hits / of, one, hits, spent_us)
 
 
-def _beyond_the_ordinary(run: RunTimes) -> float:
+def beyond_the_ordinary(run: RunTimes) -> float:
     """Time of long steps beyond what ordinary ones take: the clock knows that better than samples do.
 
     A step that waits for a core becomes long, and is sampled wherever it waits. So what it takes with a core counts;

@@ -9,7 +9,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from advisor.analyses.base.run_parts import line_of, parts_of
-from advisor.analyses.base.run_stretches import Group, Span, group_of, spans_of
+from advisor.analyses.base.run_stretches import Group, Span, beyond_the_ordinary, group_of, spans_of
 from advisor.capture.record import RankRecord, RunSamples, RunTimes
 from advisor.computed import Missing
 from advisor.model import RunAccount, RunPart, Source
@@ -47,6 +47,8 @@ class WatchedRun(Struct, frozen=True):
     steps        training steps in it
     started_us   the part of `worker_restarts` in which workers start or stop, without the wait for a first batch
     loops        training loops, one after another, that its steps are of
+    workers_us, first_batches_us   the same by the clock: to start workers, and to wait for their first batches
+    beyond_us    what longer training steps take beyond ordinary ones;  longer: their number
     epochs       how often the loader of the training was exhausted; restarts: new workers for an iterator
     forwards     lines of parts at which a model in training mode runs
     evaluated_us  time of evaluations outside of ordinary steps by the line that calls the model, as far as one runs and
@@ -62,6 +64,10 @@ class WatchedRun(Struct, frozen=True):
     started_us: float
     epochs: int
     restarts: int
+    workers_us: float
+    first_batches_us: float
+    beyond_us: float
+    longer: int
     forwards: frozenset[Source]
     evaluated_us: Mapping[Source, float]
     evaluated: tuple[Evaluated, ...] = ()
@@ -95,6 +101,10 @@ class WatchedRun(Struct, frozen=True):
             started_us=sum(span.us for span in inside if span.samples and "workers" in span.samples.marks),
             epochs=run.epochs,
             restarts=run.restarts,
+            workers_us=run.workers_us,
+            first_batches_us=run.first_batches_us,
+            beyond_us=beyond_the_ordinary(run),
+            longer=run.count.get("long", 0),
             forwards=frozenset(_training_forwards(inside)),
             evaluated_us=_evaluated_us(inside, run),
             evaluated=_evaluated(inside),

@@ -136,7 +136,7 @@ class Session(RecordedWindows):
         if self.live and get_ident() == self.thread:
             self._guard(self.collector.look_at_tracer)
         if count:
-            self.run.fresh = False
+            self.run.batch_given()
             self._check_size("fetched")
             if self.window.recording:
                 self.window.fetched()

@@ -142,5 +142,7 @@ class RunTimes(msgspec.Struct, frozen=True):
     epochs: int = 0  # times that the loader of the training was exhausted
     moved_at: list[int] = []  # training iterations before each move to another training loop
     restarts: int = 0  # iterators that started workers after the first training step
+    workers_us: float = 0.0  # what these take from being made to being asked for a batch;  and until their first batch
+    first_batches_us: float = 0.0
     trend: StepTrend = StepTrend()
     passes: list[ForwardPass] = []  # those with most samples first

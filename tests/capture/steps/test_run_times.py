@@ -112,6 +112,38 @@ def test_what_lies_between_steps_is_found_with_its_line(tmp_path: Path, kind: st
     assert done.rank["run"]["sampling_us"] < 60_000 + 0.001 * watched.account.us
 
 
+RESTARTS = """import time, torch
+from torch.utils.data import DataLoader, TensorDataset
+torch.set_num_threads(1)
+model = torch.nn.Linear(64, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+loader = DataLoader(TensorDataset(torch.randn(960, 64)), batch_size=16, num_workers=2)
+made = first = 0.0
+for epoch in range(6):
+    at = time.perf_counter()
+    batches = iter(loader)
+    then = time.perf_counter()
+    (x,) = next(batches)
+    if epoch:
+        made, first = made + then - at, first + time.perf_counter() - then
+    for (x,) in [(x,), *batches]:
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+print(made, first)
+"""
+
+
+def test_workers_that_start_again_are_timed_as_the_scripts_own_clock_does(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(RESTARTS)
+    done = capture(tmp_path / "out", script, cwd=tmp_path)
+    made_s, first_s = map(float, done.out.split()[-2:])
+    assert done.rank["run"]["restarts"] == 5
+    assert done.rank["run"]["workers_us"] == pytest.approx(made_s * 1e6, rel=0.1, abs=5e3)
+    assert done.rank["run"]["first_batches_us"] == pytest.approx(first_s * 1e6, rel=0.1, abs=5e3)
+
+
 @pytest.mark.complete
 def test_a_script_that_fails_leaves_its_account(tmp_path: Path) -> None:
     done, watched = run(tmp_path, "broken")

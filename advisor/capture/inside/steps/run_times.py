@@ -56,7 +56,8 @@ class RunTimes:
 
     trend: told each training step and where it was sampled.
 
-    `boundary`, `resumed`, `passed` and `workers_start` are called on the loop's thread; samples come from another one.
+    `boundary`, `resumed`, `passed`, `workers_start` and `batch_given` are called on the loop's thread; samples come
+    from another one.
     """
 
     def __init__(
@@ -87,6 +88,9 @@ class RunTimes:
         self.pending: list[Sample] = []  # samples of the stretch that runs
         self.fresh = False
         self.restarts = 0
+        self.started_ns = 0  # of these iterators: from when each is made to when it is asked for its first batch
+        self.first_batch_ns = 0  # and from then to that batch
+        self.making_ns = self.asked_ns = 0  # since when one is made, or asked; 0 while none is
         self.step: Stack = ()  # the way to a backward pass; looked at again after a stretch with samples
         self.wants_step = True
         self.places: dict[Any, Place] = {}
@@ -147,6 +151,10 @@ class RunTimes:
 
     def iterator_begins(self, serial: int) -> None:
         """An iterator is asked for its first batch: where that is, an evaluation stands if nothing trains on it."""
+        if self.making_ns:
+            self.asked_ns = perf_counter_ns()
+            self.started_ns += self.asked_ns - self.making_ns
+            self.making_ns = 0
         if (
             self.reader is not None
             and self.reader[0] not in self.tracker.trained
@@ -160,6 +168,14 @@ class RunTimes:
         """An iterator starts workers of its own."""
         self.fresh = True
         self.restarts += self.totals.count[START]
+        self.making_ns = perf_counter_ns() if self.totals.count[START] else 0
+
+    def batch_given(self) -> None:
+        """An iterator has given a batch."""
+        self.fresh = False
+        if self.asked_ns:
+            self.first_batch_ns += perf_counter_ns() - self.asked_ns
+            self.asked_ns = 0
 
     def _sort_in(self, length: int, trained: bool, ours: bool) -> None:
         stretch = Stretch(length, self.pending, self.tracker.count, self._queued(length))
@@ -266,6 +282,8 @@ class RunTimes:
             "epochs": self.tracker.turns,
             "moved_at": self.moved_at,
             "restarts": self.restarts,
+            "workers_us": self.started_ns / 1e3,
+            "first_batches_us": self.first_batch_ns / 1e3,
             "trend": self.trend.record(),
             "passes": self.passes.record(self.sampler.codes, self.step, trees),
         }
