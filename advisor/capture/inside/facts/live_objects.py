@@ -7,12 +7,12 @@ would bring them back, and change what the script chose.
 from __future__ import annotations
 
 import gc
-import sys
 from collections import deque
 from collections.abc import Iterator
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
+from ..guards.thread_frames import thread_frames
 from ..guards.user_code import file_of, foreign_folders
 
 # Objects that are looked at on the way to frozen ones: 0.15 s of CPU time (200,000 dicts that hold lists and tuples, on
@@ -47,7 +47,7 @@ def _frozen(known: set[int]) -> list[Any]:
 def _variables() -> Iterator[dict[str, Any]]:
     """Those of the functions of the user's that run, and of their modules. None of our own: they hold what is found."""
     foreign = foreign_folders()
-    for frame in sys._current_frames().values():
+    for frame in thread_frames().values():
         around: FrameType | None = frame
         while around is not None:
             if file_of(around.f_code, foreign):

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Literal
 
+from ..guards.thread_frames import thread_frames
 from .code_marks import FORWARD, Codes
 from .forward_passes import MOST_ABOVE, NONE, Passing, passing
 from .lock_turn import LockTurn
@@ -97,7 +98,7 @@ class Sampler:
         return max(_PAUSE_S, self.spent_ns / self.count / _SHARE / 1e9)
 
     def _sample(self) -> None:
-        thread, frames = self.thread(), sys._current_frames()
+        thread, frames = self.thread(), thread_frames()
         self.turn.seen(frames, thread)
         frame = frames.get(thread)
         del frames

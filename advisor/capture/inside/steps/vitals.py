@@ -18,6 +18,7 @@ import torch
 
 from ..facts import blas_threads, cores
 from ..guards.interrupts import let_through
+from ..guards.thread_frames import thread_frames
 from ..guards.user_code import file_of, foreign_folders
 from .phases import AFTER, WARM
 from .plan import FEW
@@ -192,7 +193,7 @@ def _difference(began: dict[str, Any], ended: dict[str, Any]) -> dict[str, Any]:
     queued = ended["queued"] - began["queued"] if None not in (began["queued"], ended["queued"]) else None
     numpy = [both for both in zip(began["numpy"], ended["numpy"], strict=True) if None not in both]
     waited = [since - began["pool"][native] for native, since in ended["pool"].items() if native in began["pool"]]
-    frames = sys._current_frames()
+    frames = thread_frames()
     # This frame would keep itself, and with it the variables of all that called it: a step's losses and their graphs.
     frames.pop(threading.get_ident(), None)
     threads = []
