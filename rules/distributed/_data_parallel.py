@@ -26,10 +26,10 @@ from advisor.api import (
 from ..shared._words import each_step
 from ._collectives import MANY, fewer_bytes
 from ._libraries import ACCUMULATE_DDP, BF16_HOOK, UNDIVIDED
-from ._links import CHECK_LINKS, SlowLinks, slow_links
 from ._parallel_kinds import message
 from .waiting._between import alone_between, gaps_us
 from .waiting._late_ranks import Late, instead
+from .waiting._links import CHECK_LINKS, SlowLinks, slow_links
 
 # Below 1 % of the step what lies between collectives cannot be seen.
 _FELT = 0.01

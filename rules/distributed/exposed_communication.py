@@ -68,7 +68,6 @@ from advisor.api import ALLREDUCE, GLOO, NCCL, Ev, Example, Exchanges, Finding, 
 from ._callers import asked_at, of_script, small_buckets
 from ._callers_examples import CALLERS, GRAPHS
 from ._data_parallel import computing_us, data_finding, side_of, without
-from ._links import LINKS
 from ._parallel_kinds import finding
 from ._parallel_kinds_examples import KINDS, LIBRARIES
 from ._synchronized_norms import NORMS
@@ -77,6 +76,7 @@ from .broadcasts._late_roots import finding as roots
 from .broadcasts._late_roots import others_of
 from .broadcasts._late_roots_examples import ROOTS
 from .waiting._late_ranks_examples import RANKS
+from .waiting._links import LINKS
 
 CONFIRMED = "real traces: a transformer reduced by hand on V100s, checkpointed ResNet on MI300X, DLRM on eight V100s"
 
