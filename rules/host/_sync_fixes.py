@@ -154,14 +154,14 @@ def fix_of(site: SyncSite, price: Price, *, trains: bool) -> Fix | None:
 
 
 def _of_barriers(site: SyncSite, price: Price) -> bool:
-    """Whether most of these waits follow a collective directly: a barrier waits for its all-reduce of one number."""
+    """Whether most of these waits follow a barrier directly, which waits for its all-reduce of one number."""
     events = price.ops.events
     rows = np.array(site.rows, int)
     calls = np.flatnonzero(events.of(Category.CPU_OP) & price.ops.nesting.outermost)
     calls = calls[np.isin(events.thread[calls], events.thread[rows])]
     at = np.searchsorted(events.start_ns[calls], events.start_ns[rows]) - 1
     before = calls[at[at >= 0]]
-    return 2 * int(events.named("c10d::")[before].sum()) > len(rows)
+    return 2 * int(events.named("c10d::barrier")[before].sum()) > len(rows)
 
 
 def _to_host(site: SyncSite, price: Price, *, trains: bool) -> Fix:

@@ -33,7 +33,7 @@ def advice(seen: Seen, least: float) -> Finding | None:
     if not every:
         return None
     price = seen.price
-    silent_us = sum(price.breakdown.us_in(part, spans) for part in ("idle_host", "idle_unknown", "idle_launch"))
+    silent_us = price.breakdown.us_in("idle_host", spans)
     high_us = price.scale.scaled(seen.wait_us + silent_us)
     ended = duration(float(np.median(spans[:, 1] - spans[:, 0])) / 1e3)
     ending = (

@@ -28,12 +28,12 @@ GATHER_TENSORS = Fix(
 def gathers_objects(price: Price, rows: Ints) -> bool:
     """Whether most copies to the host in these rows read as many bytes as a rank sends by a collective of bytes."""
     events, launch = price.ops.events, price.ops.links.launch
-    sent = [one.in_elements if one.dtype.lower() in _BYTES else -1 for one in events.collective_table]
-    if not any(size > 0 for size in sent):
+    sent = [one.in_elements for one in events.collective_table if one.dtype.lower() in _BYTES and one.in_elements > 0]
+    if not sent:
         return False
     copies = np.flatnonzero(events.of(Category.MEMCPY) & events.named("DtoH") & (launch >= 0))
     mine = copies[starts_in(events.start_ns[launch[copies]], events.covered(rows))]
-    return len(mine) > 0 and 2 * int(np.isin(events.bytes[mine], [size for size in sent if size > 0]).sum()) > len(mine)
+    return len(mine) > 0 and 2 * int(np.isin(events.bytes[mine], sent).sum()) > len(mine)
 
 
 def _drawn(sent: int) -> Any:
