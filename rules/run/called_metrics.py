@@ -61,18 +61,23 @@ def check(
         path, at = call.name, call.source
         # What a library's loop calls is no line of the script's, and the one that calls the library takes all steps.
         work = _work(costs, at) if at not in lines.holders else ()
-        us = min(price.deprofiled.us(sum(work[1:], work[0]))[1], step_us) if work else 0.0
+        least_us, most_us = price.deprofiled.us(sum(work[1:], work[0])) if work else (0.0, 0.0)
+        us = min(most_us * call.called, step_us)
         if us < min_share * step_us:
             continue
         name = path.rpartition(".")[2]
         yield Finding(
             message=(
-                f"`{name}`{place(at)} is called in each step, which computes the metric of each batch: the line takes "
+                f"`{name}`{place(at)} is called in each step, which computes the metric of each batch: it takes "
                 f"up to {duration(us)} ({percent(us / step_us)} of the step)."
             ),
-            saving=price.of_us(0.0, us, "low: `update()` takes as long as the call; high: it takes no time"),
+            saving=price.of_us(
+                least_us * call.computed,
+                us,
+                "low: what `compute()` takes of the call, and `update()` the rest; high: `update()` takes no time",
+            ),
             where=(at,),
-            facts={"line_us": us, "metric": path},
+            facts={"call_us": us, "metric": path},
             fix=_logged(name) if call.of_model else _updated(name),
             claims=("forward", "other_ops", "host"),
             at_most="medium",  # the value of each batch may be wanted
@@ -179,7 +184,7 @@ EXAMPLES = [
         _profiled(20),
         facts=_facts(metric=False),
         lines=_recorded(20, computes=True),
-        saves_us=(0, 1_200),
+        saves_us=(700, 1_200),
         says=("`scores`", "train.py:31"),
         fixes=("scores.update(output, target)",),
     ),

@@ -15,6 +15,7 @@ from advisor.capture.record import RankRecord
 from advisor.computed import Missing
 from advisor.model import Source
 from advisor.trace.events import Category, Events, Ints
+from advisor.trace.intervals import Intervals, intersect, total, union
 
 Rows = Ints
 
@@ -24,11 +25,16 @@ _CALLED, _COMPUTES = "advisor:metric|", "advisor:computes|"
 
 
 class MetricCall(Struct, frozen=True):
-    """A line that calls a metric: the path in its model, or else the name of what holds it."""
+    """A line that calls a metric: the path in its model, or else the name of what holds it.
+
+    called, computed  the share of the recorded line's time within such calls, and within their `compute()`, 0 to 1
+    """
 
     name: str
     source: Source
     of_model: bool
+    called: float
+    computed: float
 
 
 class MetricModules(Struct, frozen=True):
@@ -53,13 +59,26 @@ class MetricModules(Struct, frozen=True):
         if not len(rows):
             return cls(())
         above = nearest(parents(events, ranges), events.named(LINE))
-        found: dict[Source, MetricCall] = {}
+        found: dict[Source, int] = {}
+        lines: dict[Source, list[int]] = {}
         for row in rows.tolist():  # a collection of metrics before those that it calls
             line = parse_record(events.text(int(above[row]))) if above[row] >= 0 else None
-            if line is not None and line not in found and not _is_differentiated(events, row):
-                path = parse_range(events.text(row).removeprefix(_CALLED))[0]
-                found[line] = MetricCall(path, line, of_model=path in metrics)
-        return cls(tuple(found.values()))
+            if line is not None and (line in found or not _is_differentiated(events, row)):
+                found.setdefault(line, row)
+                lines.setdefault(line, []).append(int(above[row]))
+        values = np.flatnonzero(events.named(_COMPUTES) & ranges)
+        calls = []
+        for line, row in found.items():
+            path = parse_range(events.text(row).removeprefix(_CALLED))[0]
+            own = _spans(events, np.unique(lines[line]))
+            called, computed = (total(intersect(own, _spans(events, some))) / total(own) for some in (rows, values))
+            calls.append(MetricCall(path, line, path in metrics, called, computed))
+        return cls(tuple(calls))
+
+
+def _spans(events: Events, rows: Rows) -> Intervals:
+    """When one of some rows of the lines' thread ran."""
+    return union(events.start_ns[rows], events.end_ns[rows])
 
 
 def _called(events: Events, metrics: set[str]) -> Rows:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from capture_runs import advised
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 METRIC = """import torch
 class Metric(torch.nn.Module):
@@ -108,3 +110,22 @@ def test_a_metric_outside_of_the_model_is_told_where_its_call_computes(tmp_path:
     line = HELD.splitlines().index("            self.scores[0](output.detach().flatten())") + 1
     [found] = told["findings"]
     assert (found["where"][0]["line"], found["facts"]["metric"]) == (line, "scores")
+
+
+def test_a_metric_of_a_module_is_named_by_its_attribute() -> None:
+    """The frame is the one of the module's method that calls it."""
+    from advisor.capture.inside.windows.metrics import name_of
+
+    class Score(torch.nn.Module):
+        update = compute = reset = torch.nn.Module.eval
+
+    class Task(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.train_score = Score()
+
+        def frame(self) -> FrameType | None:
+            return inspect.currentframe()
+
+    task = Task()
+    assert name_of(task.train_score, task.frame(), lambda frame: True) == "train_score"

@@ -40,8 +40,8 @@ def _names(local: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """What a function can name: its variables, and the attributes and modules of its object."""
     own = getattr(local.get("self"), "__dict__", {})
     yield from list(local.items())
-    yield from list(own.items())
     yield from list((own.get("_modules") or {}).items())
+    yield from list(own.items())
 
 
 def _holds(held: Any, metric: Any) -> bool:
