@@ -112,6 +112,7 @@ SOURCES: dict[str, str] = {
 # Why a range is as wide as it is.
 WIDTHS: dict[str, str] = {
     "change": "from what the change itself leaves open",
+    "predictions": "from how far predictions were off when they were checked",
     "steps": "from the variation between steps of this run",
     "profiler": "from possible profiler overhead",
     "instead": "from the cost of the replacement ops",

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from advisor.analyses.base import repeats
 from advisor.analyses.base.device import Device
 from advisor.analyses.base.launched import Launched
 from advisor.analyses.base.links import Links
@@ -28,6 +27,7 @@ from advisor.analyses.step.step_counts import StepCounts
 from advisor.capture.record import RankRecord, RunRecord
 from advisor.computed import Computed
 from advisor.engine import (
+    checked_ranges,
     detailed_ranks,
     diagnosis,
     joint,
@@ -145,9 +145,10 @@ def joined(
     together = joint.joint(accepted, reference.known_us, step_us, reference.replayed) if step_us > 0 else None
     compared = compared_ranks.compared(ranks, {one.summary.rank: one.summary.file for one in results})
     shown = detail_of(reference)
-    widened = (
-        whole_window.of_outcome(repeats.of_outcome(outcome, step_us, steps.repeats), steps.source)
-        for outcome in outcomes
+    checked = _are_checked(reference)
+    ranged = (
+        whole_window.of_outcome(checked_ranges.of_outcome(one, step_us, steps.repeats, checked), steps.source)
+        for one in outcomes
     )
     report = Report(
         run=_run_info(run, reference, results),
@@ -155,8 +156,8 @@ def joined(
         steps=steps,
         metrics=reference.summary.metrics,
         breakdown=reference.summary.breakdown,
-        outcomes=told_once.named_once([severity.settled(outcome, step_us) for outcome in widened], step_us),
-        joint=whole_window.of_joint(repeats.of_joint(together, step_us, steps.repeats), steps.source),
+        outcomes=told_once.named_once([severity.settled(outcome, step_us) for outcome in ranged], step_us),
+        joint=whole_window.of_joint(checked_ranges.of_joint(together, step_us, steps.repeats, checked), steps.source),
         replay=shown.replay,
         ranks=tuple(result.summary for result in results),
         timeline=shown.timeline,
@@ -175,6 +176,12 @@ def joined(
         details=detailed_ranks.detailed(compared, results, reference, detail),
     )
     return whole_window.in_words(report)
+
+
+def _are_checked(reference: RankResult) -> bool:
+    """Whether savings of this kind of step were compared with measured ones: on CPUs, of captured steps."""
+    timed, busy = reference.summary.steps.unprofiled_us, reference.summary.metrics.get("device_busy_share")
+    return (timed.median or timed.mean) is not None and (busy is None or busy.value is None)
 
 
 def _outcomes_of_job(

@@ -17,8 +17,8 @@ class Saving(Struct, frozen=True):
     """Time per step that a fix saves, in µs on the scale of `step_time_us` (without the profiler if captured).
 
     width_us: by how many µs unknowns of this run widen the range: `steps` (step times vary), `profiler` (which ops it
-    slowed down), `instead` (the cost of replacement ops). The rest of the width is the uncertainty of the change
-    itself, which `how` describes.
+    slowed down), `instead` (the cost of replacement ops), `predictions` (by how much they were off when they were
+    checked). The rest of the width is the uncertainty of the change itself, which `how` describes.
     """
 
     low_us: float

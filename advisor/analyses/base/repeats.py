@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from msgspec.structs import replace
 
 from advisor.constants import constant
-from advisor.model import Joint, Outcome, Saving
+from advisor.model import Saving
 
 # Steps of one block: its median is not moved by one burst of other work. Fewer blocks tell no deviation.
 _BLOCK, _FEWEST_BLOCKS = 5, 4
@@ -43,18 +42,3 @@ def widened(saving: Saving, step_us: float, repeats: float | None) -> Saving:
         return saving
     low, high = saving.low_us * (1 - off), min(saving.high_us * (1 + off), max(step_us, saving.high_us))
     return saving.wider(low, high, "steps", (high - low) - (saving.high_us - saving.low_us))
-
-
-def of_outcome(outcome: Outcome, step_us: float, repeats: float | None) -> Outcome:
-    """The outcome with the savings of its findings widened."""
-    findings = (replace(f, saving=f.saving and widened(f.saving, step_us, repeats)) for f in outcome.findings)
-    return replace(outcome, findings=tuple(findings))
-
-
-def of_joint(joint: Joint | None, step_us: float, repeats: float | None) -> Joint | None:
-    """What all fixes give back together, widened like each of them."""
-    if joint is None:
-        return None
-    wide = widened(Saving(joint.low_us, joint.high_us, joint.basis, ""), step_us, repeats)
-    after = step_us - (wide.low_us + wide.high_us) / 2
-    return replace(joint, low_us=wide.low_us, high_us=wide.high_us, step_us_after=after)

@@ -6,7 +6,7 @@ import statistics
 import pytest
 
 from advisor.analyses.base import repeats as repeated
-from advisor.model import Finding, Joint, Outcome, Saving
+from advisor.model import Saving
 
 
 def steps(deviation: float, count: int = 400, seed: int = 1) -> list[float]:
@@ -79,16 +79,3 @@ def test_that_is_the_error_of_a_share_of_steps_that_vary(share: float) -> None:
         errors.append(share * statistics.median(profiled) / statistics.median(timed))
     block = statistics.stdev(blocks) / 1_000
     assert statistics.stdev(errors) == pytest.approx(share * block * (1 + 1 / 4) ** 0.5, rel=0.1)
-
-
-def test_findings_and_their_sum_are_widened_alike() -> None:
-    saving = Saving(300.0, 400.0, "modelled", "")
-    outcome = Outcome("some-rule", "found", findings=(Finding("slow", saving=saving), Finding("no number")))
-    found = repeated.of_outcome(outcome, 1_000.0, 0.02).findings
-    assert found[0].saving == repeated.widened(saving, 1_000.0, 0.02)
-    assert found[1].saving is None
-    joint = repeated.of_joint(Joint(300.0, 400.0, 650.0, "modelled"), 1_000.0, 0.02)
-    assert joint is not None
-    assert (joint.low_us, joint.high_us) == pytest.approx((300 * (1 - OFF), 400 * (1 + OFF)))
-    assert joint.step_us_after == pytest.approx(1_000 - (joint.low_us + joint.high_us) / 2)
-    assert repeated.of_joint(None, 1_000.0, 0.02) is None
