@@ -25,6 +25,7 @@ from drawn_jobs import (  # noqa: E402
     sixteenth_set,
     tenth_set,
     thirteenth_set,
+    thirtieth_set,
     twelfth_set,
     twentieth_set,
     twenty_eighth_set,
@@ -47,6 +48,7 @@ _SETS = (
     twenty_seventh_set,
     twenty_eighth_set,
     twenty_ninth_set,
+    thirtieth_set,
 )
 
 
