@@ -191,6 +191,7 @@ def _product(rows: int, inner: int, columns: int, dtype: str = _HALF, strides: b
 _ODD = Ev("void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1>", "kernel")
 _TRANSPOSED = Ev("void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_64x2_nt_align1>", "kernel")
 _UNSAID = Ev("void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128>", "kernel")
+_WIDE = Ev("volta_fp16_s884gemm_fp16_256x128_ldg8_f2f_tn", "kernel")
 _FIT = Ev("ampere_bf16_s16816gemm_bf16_128x64_ldg8_stages_64x4_nn", "kernel")
 _STEPS = """
     step   [1                  ][2                  ]
@@ -265,6 +266,11 @@ EXAMPLES = [
     Example(
         "an odd size in fp32, which no matrix unit takes",
         _drawn(_product(4096, 240, 50257, "float"), Ev("ampere_sgemm_128x64_nn", "kernel")),
+        near_miss=True,
+    ),
+    Example(
+        "a kernel of cuBLAS that loads eight numbers at once, which it only does where rows are aligned",
+        _drawn(_product(4096, 243, 50257), _WIDE),
         near_miss=True,
     ),
     Example("sizes that fit", _drawn(_product(4096, 240, 50304), _FIT)),

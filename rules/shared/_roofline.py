@@ -23,7 +23,9 @@ _STEP = 0.05
 
 # Numbers in 16 bytes, the width of what tensor cores and wide loads take, by format.
 _IN_16_BYTES = {"fp16": 8, "bf16": 8, "tf32": 4}
-_ALIGNED = re.compile(r"align(\d+)")
+# Numbers that a kernel loads at once: CUTLASS's name has their alignment, cuBLAS's the width of loads ("ldg8"), as in
+# all 82 products with such a kernel of two real traces of an A100, whose rows are multiples of 8.
+_ALIGNED = re.compile(r"align(\d+)|ldg(\d+)_")
 # "_nt_align1": layouts of both matrices and their alignment (`layout_name` in CUTLASS' python/cutlass_library/
 # gemm_operation.py). cuBLAS counts by columns, so that PyTorch passes the right matrix first; t is one whose columns
 # are contiguous. As in 94 products of four real traces with strides, on A100 and H100.
@@ -44,7 +46,7 @@ def odd_size(group: WorkGroup) -> int:
     if numbers is None or group.kind != "product":
         return 0
     stated = _ALIGNED.search(group.kernel)
-    if stated and int(stated[1]) >= numbers:
+    if stated and int(stated[1] or stated[2]) >= numbers:
         return 0
     return max((length for length in _along_memory(group) if length % numbers), default=0)
 
