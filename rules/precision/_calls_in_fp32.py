@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.api import KernelWork, Matmuls, WorkGroup
+from advisor.api import Ints, KernelWork, Matmuls, WorkGroup
 
 from ..shared._roofline import shape_words
-from ._formats import Way, published
+from ._formats import PEAK_WORTH_IT, Way, published
 
 
 def beside(matmuls: Matmuls, work: KernelWork | None, way: Way) -> str:
@@ -28,6 +28,18 @@ def calls_in_fp32(matmuls: Matmuls, way: Way, work: KernelWork | None) -> list[W
     in_fp32 = np.zeros(max(most, int(rows.max(initial=-1))) + 1, bool)
     in_fp32[rows] = True
     return [group for group in work.groups if in_fp32[group.kernels].any()]
+
+
+def in_tf32(matmuls: Matmuls, way: Way, work: KernelWork | None) -> tuple[Ints, float]:
+    """Products in TF32 that autocast runs in 16 bits as well, and the share of their time that they keep.
+
+    None where the peaks of both formats are not known, or hardly differ. Products that no autocast is told for are as
+    fast as their owner asked for: only beside others in fp32 do they count.
+    """
+    now, then = (work.hardware.tflops(name) for name in ("tf32", way.name.lower())) if work else (None, None)
+    if way.name == "TF32" or not now or not then or now * PEAK_WORTH_IT > then:
+        return matmuls.tf32_rows[:0], 1.0
+    return matmuls.tf32_rows, now / then
 
 
 def moving_us(matmuls: Matmuls, way: Way, work: KernelWork | None) -> float:

@@ -147,6 +147,23 @@ IN_FP32 = [
         _vae_in_tf32("ampere_bf16_s16816gemm_bf16_128x64_tn", **{"Sequence number": 7, "Fwd thread id": 0}),
         near_miss=True,
     ),
+    Example(
+        "attention in fp32 beside products in TF32, which the same autocast makes faster",
+        draw(
+            _STEPS.replace("K       ][K ", "L       ][K "),
+            us=1000,
+            device="A100",
+            F=Ev("aten::_scaled_dot_product_efficient_attention", **_FP32_ATTENTION),  # type: ignore[arg-type]
+            B=Ev("aten::mm", **_FP32),  # type: ignore[arg-type]
+            L=_FUSED,
+            K=Ev("ampere_sgemm_tf32_128x64_tn", "kernel"),
+            S=SYNC,
+        ),
+        facts={"settings": {"tf32_matmul": True}},
+        saves_us=(2_300, 12_600),
+        says=("Attention in fp32",),
+        fixes=("bfloat16",),
+    ),
     Example("TF32 throughout: the whole model was left in fp32", _vae_in_tf32(_TF32), near_miss=True),
     Example(
         "adapters of rank 64 in fp32 beside a model in bf16: only these products are meant",

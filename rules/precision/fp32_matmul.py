@@ -60,7 +60,7 @@ from advisor.api import (
 from ..shared._words import each_step, plural
 from ._beside_half import beside_half
 from ._between_products import following
-from ._calls_in_fp32 import beside, beyond_peaks_us, moving_us
+from ._calls_in_fp32 import beside, beyond_peaks_us, in_tf32, moving_us
 from ._cpu_bf16 import Gains, attention_us, forbidden, on_cpu, where
 from ._formats import Way, faster, is_mixed
 from ._fp32_examples import IN_FP32
@@ -74,6 +74,7 @@ _LATER = " In this recording the device waits for the host: alone this saves nex
 _UNSURE = "; low: nothing, if TF32 is allowed already and cuDNN found these kernels faster"
 _AT_PEAK = "; high: where they reach less than the peak in fp32, what they compute at the peak of the new format"
 _BETWEEN = "; high: elementwise ops between them move half of the bytes, too"
+_ALSO = "; high: products in TF32 as much faster as the peaks of both formats are apart"
 _IDLE = ("idle_launch", "idle_host", "idle_sync", "idle_unknown")
 _NONE = np.empty(0, np.int64)
 # Formats that autocast has; TF32 leaves tensors in fp32.
@@ -115,8 +116,7 @@ def check(
     way = partly[1] if partly else way
     gained = _on_device(price, matmuls, way, work) if matmuls.on_device else _Gained(cpu[0], cpu[0], cpu[1:])
     fp32_us, most_us, beyond_us = gained.fp32_us, gained.most_us, gained.beyond_us
-    between_us = price.ops.us(gained.between) / 2
-    saved = min(gained.ends[0], most_us), min(gained.ends[1] + beyond_us, most_us) + between_us
+    saved = min(gained.ends[0], most_us), min(gained.ends[1] + beyond_us, most_us) + gained.more_us(price)
     host_idle = sum(price.breakdown.share(part) for part in _IDLE)
     # Where it is not known that TF32 was turned off, cuDNN may have found these convolutions faster without.
     unsure = matmuls.on_device and "convolution" in way.kinds and way.name == "TF32" and settings.tf32_cudnn is None
@@ -128,13 +128,11 @@ def check(
     ends = max(min(low_us, high_us) - lost[1], 0.0), high_us - lost[0]
     felt = high_us >= _FELT * steps.step_us
     how = _how(way, host_idle > max_host_idle, matmuls.on_device)
-    how += _UNSURE * unsure + _AT_PEAK * bool(beyond_us) + _BETWEEN * bool(between_us) + _LOST * bool(lost[1])
+    how += _UNSURE * unsure + _AT_PEAK * bool(beyond_us) + gained.said + _LOST * bool(lost[1])
     claims = price.claims("forward", "backward", "other_ops")
     yield Finding(
         message=_message(price, matmuls, work, fp32_us, way, (settings, partly)) + ("" if felt else _LATER),
-        saving=price.long_ops(ends, (), how, basis="assumed", most=_faster(matmuls, way, gained.between))
-        if felt
-        else None,
+        saving=price.long_ops(ends, (), how, basis="assumed", most=_faster(matmuls, way, gained)) if felt else None,
         where=where(trace, steps, matmuls, lines),
         facts={
             "fp32_us": fp32_us,
@@ -156,6 +154,7 @@ class _Gained(Struct, frozen=True, eq=False):
     ends       least and most of it that the format saves by its gain, µs
     beyond_us  where they reach less than the peak in fp32: what they save beyond that gain
     between    elementwise ops between them, which move half of the bytes
+    tf32       products in TF32 that become faster as well, and the share of their time that they keep
     """
 
     fp32_us: float
@@ -163,6 +162,17 @@ class _Gained(Struct, frozen=True, eq=False):
     ends: tuple[float, float]
     beyond_us: float = 0.0
     between: Ints = _NONE
+    tf32: tuple[Ints, float] = (_NONE, 1.0)
+
+    def more_us(self, price: Price) -> float:
+        """What else becomes faster, µs per step."""
+        rows, kept = self.tf32
+        return price.ops.us(self.between) / 2 + price.ops.us(rows) * (1 - kept)
+
+    @property
+    def said(self) -> str:
+        """That, for the explanation of the range."""
+        return _ALSO * bool(len(self.tf32[0])) + _BETWEEN * bool(len(self.between))
 
 
 def _on_device(price: Price, matmuls: Matmuls, way: Way, work: KernelWork | None) -> _Gained:
@@ -175,6 +185,7 @@ def _on_device(price: Price, matmuls: Matmuls, way: Way, work: KernelWork | None
         (fp32_us * (1 - 1 / least), fp32_us * (1 - 1 / most)),
         beyond_peaks_us(matmuls, way, work) * longer,
         following(price) if way.name in _HALF else _NONE,
+        in_tf32(matmuls, way, work),
     )
 
 
@@ -201,12 +212,12 @@ def _on_cpu(price: Price, matmuls: Matmuls, settings: Settings, min_share: float
     return on_cpu(price.ops.trace, steps, price.ops.nesting, gains)
 
 
-def _faster(matmuls: Matmuls, way: Way, between: Ints) -> tuple[edits.Edit, ...]:
+def _faster(matmuls: Matmuls, way: Way, gained: _Gained) -> tuple[edits.Edit, ...]:
     """A device's products in the new format, and the ops between them: what others save is less beside them."""
     if not matmuls.on_device:
         return ()
     rows = np.concatenate([matmuls.fp32_rows[kind] for kind in way.kinds])
-    return edits.scale(rows, 1 / way.gain[1]), edits.scale(between, 0.5)
+    return edits.scale(rows, 1 / way.gain[1]), edits.scale(gained.between, 0.5), edits.scale(*gained.tf32)
 
 
 def _felt(price: Price, matmuls: Matmuls, way: Way) -> float:
