@@ -82,6 +82,7 @@ from advisor.analyses.step.standstills import Standstills
 from advisor.analyses.step.state_reads import StateRead, StateReads, where_read
 from advisor.analyses.step.syncs import Syncs, SyncSite
 from advisor.analyses.step.thread_use import ThreadUse
+from advisor.analyses.work.convolution_switches import ConvolutionSwitches
 from advisor.analyses.work.kernel_work import KernelWork, WorkGroup
 from advisor.analyses.work.matmuls import Matmuls
 from advisor.analyses.work.op_costs import alike, operations_of, work_of
@@ -132,6 +133,7 @@ __all__ = [
     "Category",
     "CollectiveRate",
     "Communication",
+    "ConvolutionSwitches",
     "Copies",
     "CopySite",
     "Counters",

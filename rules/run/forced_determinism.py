@@ -2,7 +2,8 @@
 
 ## What it looks at
 `torch.use_deterministic_algorithms(True)` and `torch.backends.cudnn.deterministic`, as capture recorded them, and the
-device's time in the ops that they affect: convolutions, and ops that add at indexed positions.
+device's time in the ops that they affect: convolutions, and ops that add at indexed positions. In the trace of another
+profiler that has shapes, each convolution tells whether it had to be deterministic, by either of both.
 
 ## Why it costs time
 Convolutions may then not use their fastest algorithms, and sums over indices (`index_add_`, `scatter_add_`, gradients
@@ -27,12 +28,14 @@ import numpy as np
 from advisor.api import (
     GEMM,
     Category,
+    ConvolutionSwitches,
     Device,
     Ev,
     Example,
     Finding,
     Fix,
     GpuBusy,
+    Missing,
     Scale,
     Settings,
     StepOps,
@@ -65,10 +68,15 @@ def check(
     scale: Scale,
     busy: GpuBusy,
     device: Device,
-    settings: Settings,
+    settings: Settings | None,
+    switches: ConvolutionSwitches | None,
     *,
     min_share: float = 0.2,  # of the device's work: other algorithms save only a part of it
 ) -> Iterator[Finding]:
+    if settings is None:
+        if switches is None:
+            raise Missing("whether deterministic algorithms were forced was not recorded")
+        settings = Settings(cudnn_deterministic=switches.deterministic)
     if device.kind not in ("cuda", "rocm") or not (settings.deterministic or settings.cudnn_deterministic):
         return
     # The narrower switch concerns convolutions alone.
@@ -113,7 +121,34 @@ _STEPS = """
 _CONVOLVED = Ev("aten::cudnn_convolution", dims=[[32, 64, 56, 56], [64, 64, 3, 3]])
 _KERNEL = Ev("cudnn_infer_ampere_scudnn_winograd_128x128_ldg1_ldg4", "kernel")
 
+_GIVEN = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1", "False", "True", "True", "True"]
+
+
+def _told(deterministic: str) -> Ev:
+    """A convolution with its plain arguments, the tenth of which says that it has to be deterministic."""
+    given = [*_GIVEN[:10], deterministic, *_GIVEN[11:]]
+    return Ev("aten::_convolution", dims=[[32, 64, 56, 56], [64, 64, 3, 3]], args={"Concrete Inputs": given})
+
+
+_OTHERS = """
+    step   [1                ][2                ]
+    cpu    [A     ][F  ]       [A     ][F  ]
+    cpu    [C   ]              [C   ]
+    gpu 7   [K    ][G  ]        [K    ][G  ]
+    """
+
 EXAMPLES = [
+    Example(
+        "a trace of another profiler, whose convolutions say that they had to be deterministic",
+        draw(_OTHERS, us=1000, A=_told("True"), C=_CONVOLVED, K=_KERNEL, G=GEMM),
+        saves_us="unknown",
+        says=("cudnn.deterministic",),
+    ),
+    Example(
+        "the same without that",
+        draw(_OTHERS, us=1000, A=_told("False"), C=_CONVOLVED, K=_KERNEL, G=GEMM),
+        near_miss=True,
+    ),
     Example(
         "convolutions under cudnn.deterministic",
         draw(_STEPS, us=1000, C=_CONVOLVED, K=_KERNEL, G=GEMM),
