@@ -11,8 +11,9 @@ channels-first images.
 
 ## How to fix it
 Batch normalization: `model.to(memory_format=torch.channels_last)` and the same for the inputs, for which the work is
-divided over pixels, too. Other ops: larger batches, or `torch.compile`, which splits reductions according to the size
-of the device.
+divided over pixels, too. Gradients of convolutions: `torch.backends.cudnn.benchmark = True`, without
+`cudnn.deterministic`, so that cuDNN may take algorithms that divide a sum over many blocks; compiled code calls cuDNN.
+Other ops: larger batches, or `torch.compile`, which splits reductions according to the size of the device.
 
 ## When to leave it
 Kernels that run concurrently with others on another stream: what they leave idle is used.
@@ -20,6 +21,7 @@ Kernels that run concurrently with others on another stream: what they leave idl
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -73,7 +75,6 @@ def check(
         return
     worst = max(found, key=lambda pair: int(events.dur_ns[pair[1]].sum()))
     blocks = int(np.median(events.blocks[worst[1]]))
-    norm = all(group.kind == "normalisation" for group, _ in found)
     where = lines.where_op(int(worst[0].rows[0])) if lines else None
     yield Finding(
         message=(
@@ -90,7 +91,7 @@ def check(
             "kernels_us": spent_us,
             "ops": sorted({group.op for group, _ in found}),
         },
-        fix=_layout() if norm else _compiled(),
+        fix=_FIXES.get(_kind(events, found), _COMPILED),
         claims=("compute",),
         at_most="medium",  # how another kernel divides the work only a measurement tells
     )
@@ -105,23 +106,36 @@ def _kept(events: Events, group: WorkGroup, rows: Rows, processors: int) -> floa
     return min(max(shares, least), 1.0)
 
 
-def _layout() -> Fix:
-    return Fix(
+def _kind(events: Events, found: list[tuple[WorkGroup, Rows]]) -> str:
+    """What most of these kernels' time goes to: a kind of work; normalisation only where they all do it."""
+    spent: Counter[str] = Counter()
+    for group, rows in found:
+        spent[group.kind] += int(events.dur_ns[rows].sum())
+    most = max(spent, key=lambda kind: spent[kind])
+    return "" if most == "normalisation" and len(spent) > 1 else most
+
+
+_FIXES = {
+    "normalisation": Fix(
         "Use channels-last for model and images: normalization is then divided over pixels, too",
         "numerics",
         "model = model.to(device)\nimages = images.to(device)",
         "model = model.to(device, memory_format=torch.channels_last)\n"
         "images = images.to(device, memory_format=torch.channels_last)",
-    )
-
-
-def _compiled() -> Fix:
-    return Fix(
-        "Try `torch.compile`, which divides the work, and measure the step before and after",
+    ),
+    "convolution": Fix(
+        "Let cuDNN measure its algorithms, also those that are not deterministic, and measure the step",
         "numerics",
-        "model = model.to(device)",
-        "model = torch.compile(model.to(device))",
-    )
+        "torch.backends.cudnn.deterministic = True",
+        "torch.backends.cudnn.deterministic = False\ntorch.backends.cudnn.benchmark = True",
+    ),
+}
+_COMPILED = Fix(
+    "Try `torch.compile`, which divides the work, and measure the step before and after",
+    "numerics",
+    "model = model.to(device)",
+    "model = torch.compile(model.to(device))",
+)
 
 
 def _norm(samples: int, channels: int, side: int) -> Ev:
@@ -135,6 +149,9 @@ def _kernel(blocks: int) -> Ev:
     return Ev(name, "kernel", args={"grid": [blocks, 1, 1]})
 
 
+_WGRAD = "sm80_xmma_wgrad_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize64x32x64_stage5_warpsize2x2x1"
+_MAPS = [10, 32, 256, 512]
+_CONVOLVED = Ev("aten::convolution_backward", dims=[_MAPS, _MAPS, [32, 32, 3, 3]], dtypes=["c10::Half"] * 3)
 _STEPS = """
     step   [1                  ][2                  ]
     cpu    [A][B][S           ] [A][B][S           ]
@@ -153,6 +170,13 @@ EXAMPLES = [
         _drawn(_norm(16, 16, 200), _kernel(16)),
         saves_us=(0, 1500),
         says=("16 blocks", "device's 108 multiprocessors"),
+    ),
+    Example(
+        "a gradient of weights that cuDNN sums up in 18 blocks, as deterministic algorithms do",
+        _drawn(_CONVOLVED, Ev(_WGRAD, "kernel", args={"grid": [18, 1, 1]})),
+        saves_us=(0, 1500),
+        says=("18 blocks",),
+        fixes=("cudnn.benchmark = True",),
     ),
     Example("as many blocks as multiprocessors", _drawn(_norm(16, 16, 200), _kernel(108)), near_miss=True),
     Example(
