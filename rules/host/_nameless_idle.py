@@ -82,6 +82,14 @@ def rest(rest_us: float, idle: GpuIdle, price: Price) -> Finding:
     )
 
 
+def has_a_name(idle: GpuIdle, price: Price) -> bool:
+    """Whether the trace shows what most of the host's own work is."""
+    largest = next(iter(idle.top("idle_host", 1)), None)
+    return bool(_pinning(idle, price)) or (
+        largest is not None and (bool(largest.where) or largest.host not in NAMELESS)
+    )
+
+
 def _pinning(idle: GpuIdle, price: Price) -> str:
     """The call in which another thread takes pinned memory for most of the time that the host idles the device."""
     events, spans = price.ops.events, idle.intervals["idle_host"]

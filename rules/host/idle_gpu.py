@@ -67,7 +67,7 @@ from ..shared._made_on_host import COMPUTED_FOR_COPIES, NEXT_NS, made_on_host
 from ..shared._restarted_workers import restarts
 from ..shared._words import percent
 from ._idle_fixes import fix_of
-from ._nameless_idle import NAMELESS, in_one_step, rest, what_of
+from ._nameless_idle import NAMELESS, has_a_name, in_one_step, rest, what_of
 from ._updates_beside_torch import UPDATES_BESIDE_TORCH, updates_beside_torch, updating
 from ._waits import IDLE, Waits
 from .threads._standing_still import STANDING_STILL, standing_still
@@ -89,13 +89,14 @@ def check(
     stills: Standstills,
     *,
     min_share: float = 0.03,  # below 3 % of the step a saving is within the noise between steps
-    max_of_launches: float = 0.25,  # of the wait for launches: a host that launches less is ahead by far more than this
+    min_of_idle: float = 0.5,  # of all idle time: Python without a name and a fix is no diagnosis below that
 ) -> Iterator[Finding]:
     breakdown, steps = price.breakdown, price.ops.steps
     step_us = steps.step_us
     others = _of_others(price, work)
     host_us = breakdown.us("idle_host") - breakdown.us_in("idle_host", others)
-    busy_us = step_us - sum(item.us for item in breakdown.items if item.id.startswith("idle_"))
+    idle_us = sum(item.us for item in breakdown.items if item.id.startswith("idle_"))
+    busy_us = step_us - idle_us
     updates = updates_beside_torch(price, others)
     named_us = steps.per_step_us(total(updates))
     if named_us >= min_share * step_us:
@@ -121,16 +122,10 @@ def check(
         rest_us = min(host_us - named_us, _left_us(waits, price) - named_us) + unknown_us
     if rest_us >= min_share * step_us:
         alone = in_one_step(idle, steps)
-        hidden = rest_us - unknown_us <= max_of_launches * breakdown.us("idle_launch")
-        # What has no name in a step that `launch-bound` has tells nothing.
-        if alone or not hidden or unknown_us >= min_share * step_us or _has_a_name(idle):
+        hidden = rest_us - unknown_us < min_of_idle * idle_us
+        # What has no name tells nothing in a step that idles for something else, which other rules tell.
+        if alone or not hidden or unknown_us >= min_share * step_us or has_a_name(idle, price):
             yield rest(rest_us, idle, price) if alone is None else alone
-
-
-def _has_a_name(idle: GpuIdle) -> bool:
-    """Whether the trace shows what most of the host's own work is."""
-    largest = next(iter(idle.top("idle_host", 1)), None)
-    return largest is not None and (largest.where is not None or largest.host not in NAMELESS)
 
 
 def _saving(group: IdleGroup, idle: GpuIdle, busy_us: float, price: Price) -> Saving:

@@ -15,6 +15,7 @@ from benchmarks.gpu.drawn_jobs import (
     nineteenth_set,
     seventeenth_set,
     sixteenth_set,
+    thirtieth_set,
     twentieth_set,
     twenty_eighth_set,
     twenty_fifth_set,
@@ -51,6 +52,7 @@ _ALIKE = 0.01
         (twenty_seventh_set, 5),
         (twenty_eighth_set, 3),
         (twenty_ninth_set, 7),
+        (thirtieth_set, 6),
     ],
     ids=lambda value: value.__name__.rpartition(".")[2] if isinstance(value, ModuleType) else "",
 )
