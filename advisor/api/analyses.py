@@ -31,7 +31,7 @@ from advisor.analyses.costs.module_calls import ModuleCalls
 from advisor.analyses.costs.price import Price, calm, less_by
 from advisor.analyses.costs.replay import Replay, replayed_or
 from advisor.analyses.dataflow.growing_ops import GrowingOps
-from advisor.analyses.dataflow.growing_work import GrowingWork
+from advisor.analyses.dataflow.growing_work import GrowingWork, Growth
 from advisor.analyses.dataflow.judged_steps import JudgedSteps
 from advisor.analyses.dataflow.metric_passes import MetricPasses
 from advisor.analyses.dataflow.observed.observed_steps import ObservedSteps
@@ -151,6 +151,7 @@ __all__ = [
     "GpuIdle",
     "GrowingOps",
     "GrowingWork",
+    "Growth",
     "HostCommunication",
     "HostGaps",
     "IdleGroup",

@@ -18,7 +18,8 @@ Keep what the result needs instead of everything it was computed from: a running
 the loop, or remove them by the handle that registering returns.
 
 ## When to leave it
-Lengths that are increased on purpose as training goes on: a curriculum.
+Lengths that are increased on purpose as training goes on: a curriculum. Metrics that are called in each step, and copy
+all that they have kept, are told by `called-metrics`.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ from advisor.api import (
     Fix,
     GrowingOps,
     GrowingWork,
+    Growth,
     LineCosts,
     Lines,
+    MetricModules,
     Price,
     RankRecord,
     Saving,
@@ -64,18 +67,20 @@ _ON_DEVICE, _ON_HOST = ("compute",), ("forward", "other_ops")
 
 
 def check(
-    growing: GrowingOps | None,
-    work: GrowingWork,
+    growth: Growth,
     price: Price,
     lines: Lines,
     costs: LineCosts | None,
+    metrics: MetricModules | None,
     record: RankRecord | None,
     *,
     min_share: float = 0.03,  # of the step in ops that grow: they keep growing, so even little is worth a look
 ) -> Iterator[Finding]:
-    steps, scale = price.ops.steps, price.scale
+    steps, scale, growing = price.ops.steps, price.scale, growth.ops
     if growing is not None and len(growing.rows):
         where = _lines_of(growing, lines, price.ops.trace)
+        if where and metrics and where[0].place in {call.source.place for call in metrics.calls}:
+            return  # a metric that is called copies all that it has kept: `called-metrics` tells it, with its fix
         claims: tuple[str, ...]
         if price.on_device:
             spent_us, claims = price.spent_us(growing.rows), _ON_DEVICE
@@ -87,7 +92,7 @@ def check(
             saving = _of_growth(min(spent_us, bound_us), record, price)
             yield _grown(growing, where, min(spent_us, bound_us), saving, claims, steps, scale)
             return
-    if work.name and work.each_us[-1] - work.each_us[0] >= min_share * steps.step_us:
+    if (work := growth.work).name and work.each_us[-1] - work.each_us[0] >= min_share * steps.step_us:
         yield _longer(work, price, lines)
 
 
@@ -221,6 +226,26 @@ def _sorted(length: int) -> Ev:
     return Ev("aten::linear", dims=[[length, 256], [64, 256], [64]], dtypes=["float"] * 3)
 
 
+def _in_line(metric: str) -> Drawing:
+    """The recorded lines of a step: the layer in one, and in the next the growing op, in a range of that name."""
+    return draw(
+        """
+        step   [1        ]
+        cpu    [C ][D    ]
+        cpu    [F ][N ][B]
+        cpu        [V]
+        cpu        [P]
+        """,
+        us=100,
+        C=Ev("advisor:line|train.py|30|train", "user_annotation"),
+        D=Ev("advisor:line|train.py|31|train", "user_annotation"),
+        N=Ev(metric, "user_annotation"),
+        V=Ev("advisor:computes|Scores", "user_annotation"),
+        F=_MM,
+        P=_of(4096),
+    )
+
+
 def _on_device(kernel: Ev, op: str, inside: str = "") -> Drawing:
     """Five steps, in each of which this op's kernel takes 200 µs more than in the one before."""
     return draw(
@@ -245,6 +270,21 @@ EXAMPLES = [
         draw(_STEPS, us=100, F=_MM, P=_of(4096), Q=_of(8192), R=_of(12288), S=_of(16384), T=_of(20480)),
         saves_us=(180, 400),
         says=("20,480 numbers", "4,096 more each time"),
+    ),
+    Example(
+        "a metric that is called in each step, and copies what it has kept: another rule has its fix",
+        draw(_STEPS, us=100, F=_MM, P=_of(4096), Q=_of(8192), R=_of(12288), S=_of(16384), T=_of(20480)),
+        facts={"model": {"modules": []}},
+        lines=_in_line("advisor:metric|scores|Scores"),
+        near_miss=True,
+    ),
+    Example(
+        "the same in a function that is no metric",
+        draw(_STEPS, us=100, F=_MM, P=_of(4096), Q=_of(8192), R=_of(12288), S=_of(16384), T=_of(20480)),
+        facts={"model": {"modules": []}},
+        lines=_in_line("advisor:call|scores"),
+        saves_us=(180, 800),
+        says=("train.py:31",),
     ),
     Example(
         "the same, and the steps were seen to grow from 2.5 ms to 5 ms",

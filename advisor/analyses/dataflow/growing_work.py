@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from advisor.analyses.base.step_ops import StepOps
-from advisor.analyses.dataflow.growing_ops import LEAST_STEPS, PRODUCTS
+from advisor.analyses.dataflow.growing_ops import LEAST_STEPS, PRODUCTS, GrowingOps
 from advisor.trace.events import Ints, Mask
 from advisor.trace.numbers import numbered
 
@@ -50,6 +50,18 @@ class GrowingWork(Struct, frozen=True, eq=False):
             if rising.any() and _rise(each_us) > _rise(found.each_us):
                 found = cls(text, calls[mine].reshape(ops.steps.count, -1)[:, rising].ravel(), each_us)
         return found
+
+
+class Growth(Struct, frozen=True, eq=False):
+    """What grows from step to step. ops: by sizes or calls, None where it cannot be told; work: by times of kernels."""
+
+    ops: GrowingOps | None
+    work: GrowingWork
+
+    @classmethod
+    def compute(cls, ops: GrowingOps | None, work: GrowingWork) -> Growth:
+        """Of this rank."""
+        return cls(ops, work)
 
 
 def _products(ops: StepOps) -> Mask:
