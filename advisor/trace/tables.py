@@ -55,7 +55,9 @@ class Detailed:
     # Products, convolutions, attention and normalisation: sizes of inputs alone do not tell what they do; nor do they
     # tell of joined tensors which of them are expanded, or of which part a gradient is. Of all ops the texts would cost
     # a tenth of the time of reading.
-    _NAMES = re.compile("mm|linear|matmul|conv|attention|norm|c10d::(?:send|recv_)|::cat$|::(?:select|slice)_backward$")
+    _NAMES = re.compile(
+        "mm|linear|matmul|conv|attention|norm|c10d::(?:send|recv_|broadcast_)|::cat$|::(?:select|slice)_backward$"
+    )
 
     def __init__(self) -> None:
         self._kept = np.zeros(1 << 10, np.bool_)

@@ -25,8 +25,9 @@ from advisor.api import (
     duration,
 )
 
-from ..shared._places import made_at, place, set_at
+from ..shared._places import place, set_at
 from ..shared._words import count, often, percent
+from .broadcasts._sent_weights import WHOLE, sharded_at
 
 # DistributedDataParallel's own: buckets of 25 MiB, after a first one of 1 MiB.
 _BUCKET_BYTES = 25 << 20
@@ -121,9 +122,9 @@ def of_script(
                 f"({percent(exposed_us / steps.step_us)})."
             ),
             saving=scale.saving(least_us, exposed_us, _how(sharded, in_model), "measured"),
-            where=(*(_sharded_at(record) if sharded else ()), *where),
+            where=(*(sharded_at(record) if sharded else ()), *where),
             facts=_facts(script, rate) | {"exposed_us": exposed_us, "collectives": calls, "caller": "script"},
-            fix=_WHOLE if sharded else fix,
+            fix=WHOLE if sharded else fix,
             claims=(price.breakdown.talking,),
         )
 
@@ -156,12 +157,6 @@ def _fix(op: str, in_model: bool) -> Fix:
     return _NO_BARRIER if op == _BARRIER else _LESS if in_model else _SELDOM
 
 
-def _sharded_at(record: RankRecord | None) -> tuple[Source, ...]:
-    """Where the sharded optimizer was made: of two at one line, it made the other."""
-    known = record.optimizers if record else []
-    return next((made_at(one) for one in known if "Redundancy" in one.name), made_at(known[0]) if known else ())
-
-
 def asked_at(price: Price, lines: Lines | None) -> tuple[Source, ...]:
     """The line of the script that asks for most collectives, then those that call it; empty where none is known."""
     if lines is None:
@@ -175,13 +170,6 @@ def _with_callers(where: tuple[Source, ...], price: Price, lines: Lines | None) 
     return (*where, *CallSites.compute(price.ops.trace, lines).of_lines(where)) if lines is not None else where
 
 
-_WHOLE = Fix(
-    "Update all parameters on every rank, if the optimizer's whole state fits into memory",
-    "exact",
-    "optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=lr)",
-    "optimizer = torch.optim.AdamW(model.parameters(), lr=lr)\n"
-    "# or, sharded: ZeroRedundancyOptimizer(…, parameters_as_bucket_view=True)",
-)
 _NO_BARRIER = Fix(
     "Remove the barrier: the reductions of gradients keep the ranks together",
     "exact",

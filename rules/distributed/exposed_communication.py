@@ -9,20 +9,25 @@ functional collectives as DTensor uses them, compiled code. The library (Distrib
 FullyShardedDataParallel, DeepSpeed, Megatron, torchrec) is derived from the names of events, modules and process
 groups. The statistics that `nn.SyncBatchNorm` exchanges are told by the ops before and after them. With
 DistributedDataParallel, collectives called by the script (metrics, logging, barriers) are distinguished from those of
-its reducer, which run when a gradient was stored. Those that a framework's loop calls by itself (Lightning broadcasts
-in each step whether to end) are not reported: no line of the script asks for them. The latency and the time per byte of
-collectives are fitted to the sizes that occur. What one takes beyond twice the fastest of its size, or of a larger one
-of its kind and process group, is no sending, not even over a link that two transfers share: there a rank is awaited.
-Collectives that all take as long as their bytes at one rate wait for the network. All-reduces of at least 16 MB that
-move less than PCIe does, between GPUs that have NVLink, are reported with the links as the thing to check. Where a
-step has many in line with the computation, the gaps and the short kernels between them count, too: of buckets there
-are few. Waits between pipeline stages are reported by the rule pipeline-bubbles, from the traces of all stages.
+its reducer, which run when a gradient was stored. Broadcasts within an optimizer's step, or right behind it, are told
+as weights where the step is that of `ZeroRedundancyOptimizer`, where ops name more than one rank that sends, or where
+the kernels of the update end sooner than the device's memory lets them go over as many bytes. Those that a framework's
+loop calls by itself (Lightning broadcasts in each step whether to end) are not reported: no line of the script asks for
+them. The latency and the time per byte of collectives are fitted to the sizes that occur. What one takes beyond twice
+the fastest of its size, or of a larger one of its kind and process group, is no sending, not even over a link that two
+transfers share: there a rank is awaited. Collectives that all take as long as their bytes at one rate wait for the
+network. All-reduces of at least 16 MB that move less than PCIe does, between GPUs that have NVLink, are reported with
+the links as the thing to check. Where a step has many in line with the computation, the gaps and the short kernels
+between them count, too: of buckets there are few. Waits between pipeline stages are reported by the rule
+pipeline-bubbles, from the traces of all stages.
 
 ## Why it costs time
 While gradients are sent, the device computes nothing. Even the smallest collective takes its latency: a metric of four
-bytes, or a barrier, in each step costs as much as a small bucket. Part of this time may be waiting for a slower rank:
-a collective ends when the last rank has joined. A broadcast of a few bytes that takes far longer than collectives with
-more waits for the rank that sends: where that one reads and prepares the batches of all, the others wait for it.
+bytes, or a barrier, in each step costs as much as a small bucket. Part of this time may be waiting for a slower rank: a
+collective ends when the last rank has joined. An optimizer whose states are cut over ranks (`ZeroRedundancyOptimizer`)
+updates a part of the weights on each rank and broadcasts it to all, behind each update: the next forward pass waits for
+these broadcasts. A broadcast of a few bytes that takes far longer than collectives with more waits for the rank that
+sends: where that one reads and prepares the batches of all, the others wait for it.
 
 ## How to fix it
 DistributedDataParallel reduces gradients in buckets while the backward pass still runs: use it instead of reducing by
@@ -32,6 +37,11 @@ last micro-step (`no_sync()`, which DeepSpeed's ZeRO 2 and 3 refuse with an erro
 compression hook. Larger batches per rank need less communication per sample. Of a compiled model the backward pass may
 be one graph, whose gradients are complete only at its end: leave `torch._dynamo.config.optimize_ddp` on, which cuts
 graphs at buckets, or compile each block by itself.
+
+Weights that ranks send to each other behind each update: where the optimizer's states fit on each GPU, let each rank
+update all weights. Where they do not, `parameters_as_bucket_view=True` sends one broadcast for each rank instead of one
+for each parameter, `overlap_with_ddp=True` updates beside the backward pass, and `fully_shard` sends no weights behind
+the update at all.
 
 Let each rank read its own part of the data, with workers (accelerate: `dispatch_batches=False`).
 
@@ -75,6 +85,8 @@ from ._synchronized_norms import finding as of_norms
 from .broadcasts._late_roots import finding as roots
 from .broadcasts._late_roots import others_of
 from .broadcasts._late_roots_examples import ROOTS
+from .broadcasts._sent_weights import finding as sent_weights
+from .broadcasts._sent_weights_examples import WEIGHTS
 from .waiting._late_ranks_examples import RANKS
 from .waiting._links import LINKS
 
@@ -105,6 +117,10 @@ def check(
     if waiting is not None:
         yield waiting
         side, exposed_us = others_of(side, callers), max(exposed_us - callers.late.waited_us, 0.0)
+    weights = sent_weights(callers, price, record, lines, min_line_share)
+    if weights is not None and callers.sent is not None:
+        yield weights
+        side, exposed_us = without(side, callers.sent), max(exposed_us - callers.sent.exposed_us, 0.0)
     yield from of_script(price, callers, lines, record, min_line_share)
     if callers.script is not None:
         side, exposed_us = without(side, callers.script), max(exposed_us - callers.script.exposed_us, 0.0)
@@ -204,5 +220,6 @@ EXAMPLES = [
     *LINKS,
     *NORMS,
     *ROOTS,
+    *WEIGHTS,
     *RANKS,
 ]

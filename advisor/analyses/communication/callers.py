@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from advisor.analyses.base.nesting import Nesting
-from advisor.analyses.base.steps import Steps
+from advisor.analyses.base.step_ops import StepOps
 from advisor.analyses.communication.collective_launches import Asked
 from advisor.analyses.communication.collective_sizes import bytes_of, least_us
 from advisor.analyses.communication.late_roots import LateRoots
 from advisor.analyses.communication.library import Library
 from advisor.analyses.communication.parallelism import Parallelism
+from advisor.analyses.communication.part_updates import PartUpdates
 from advisor.analyses.step.breakdown import Breakdown
-from advisor.trace.events import Category, Floats, Ints, Mask, Trace
+from advisor.trace.events import Category, Floats, Ints, Mask
 from advisor.trace.intervals import intersect, subtract, total
 from advisor.trace.op_names import GRADIENT_STORE
 
@@ -24,6 +24,7 @@ from advisor.trace.op_names import GRADIENT_STORE
 _LIBRARIES = ("FSDP::", "FullyShardedDataParallel.", "_c10d_functional")
 # Sizes tell latency from bandwidth where one is at least twice the other; of very many, so many are looked at.
 _APART, _MOST = 2.0, 400
+_NONE = np.empty(0, np.int64)
 
 
 class CollectiveRate(Struct, frozen=True):
@@ -63,6 +64,8 @@ class Callers(Struct, frozen=True, eq=False):
     reducer  those of DistributedDataParallel's reducer;  script: those that lines of the script call in addition
     rate     the time of one; None if there are none
     late     broadcasts that wait for the rank that sends: they are not counted to the script's
+    sent     broadcasts of weights that each rank has updated for all, nor are these; None if there are none
+    sent_by  class of the optimizer that asks for them, "" if not known;  update: kernels of this rank's part of it
 
     The first two are None if the training is not distributed by DistributedDataParallel alone, or if its reducer was
     not found: then gradients that a script reduces itself cannot be distinguished from other collectives. What another
@@ -73,36 +76,36 @@ class Callers(Struct, frozen=True, eq=False):
     script: CallerTime | None
     rate: CollectiveRate | None
     late: LateRoots
+    sent: CallerTime | None = None
+    sent_by: str = ""
+    update: Ints = _NONE
 
     @classmethod
     def compute(
         cls,
-        trace: Trace,
-        steps: Steps,
+        ops: StepOps,
         breakdown: Breakdown,
         asked: Asked,
-        nesting: Nesting,
         library: Library,
         parallelism: Parallelism,
+        parts: PartUpdates,
+        late: LateRoots,
     ) -> Callers:
         """The callers of this rank's collectives."""
-        events = trace.events
+        steps, nesting, events = ops.steps, ops.nesting, ops.events
         sizes = bytes_of(events, asked.rows)
         took_us = events.dur_ns[asked.rows] / 1e3
         rate = fitted(sizes, took_us) if len(asked.rows) else None
-        late = LateRoots.compute(trace, steps, breakdown, asked, parallelism)
         host = events.of(Category.CPU_OP, Category.ANNOTATION)
-        known = asked.op >= 0
-        reducer = known & (nesting.ancestor_of(asked.op, host & events.named(GRADIENT_STORE)) >= 0)
-        if library.name != "ddp" or not reducer.any():
-            return cls(None, None, rate, late)
-        inside = nesting.ancestor_of(asked.op, host & events.named(*_LIBRARIES)) >= 0
-        data = np.array([kind == "data" for kind in parallelism.of_row])
-        data &= ~np.isin(asked.rows, late.rows)
-        script = known & data & ~reducer & ~inside & events.named("c10d::")[np.maximum(asked.op, 0)]
+        reducer = (asked.op >= 0) & (nesting.ancestor_of(asked.op, host & events.named(GRADIENT_STORE)) >= 0)
+        data = (asked.op >= 0) & np.array([kind == "data" for kind in parallelism.of_row], np.bool_) & ~reducer
+        data &= nesting.ancestor_of(asked.op, host & events.named(*_LIBRARIES)) < 0
+        data &= events.named("c10d::")[np.maximum(asked.op, 0)]
         exposed = breakdown.intervals[breakdown.talking]
 
-        def share(of: Mask, other: Mask) -> CallerTime:
+        def share(of: Mask, other: Mask) -> CallerTime | None:
+            if not of.any():
+                return None
             rows, others = asked.rows[of], asked.rows[other]
             mine = events.covered(rows)
             theirs = events.covered(others)
@@ -117,7 +120,11 @@ class Callers(Struct, frozen=True, eq=False):
                 least_us(stated, took_us[of]) / steps.count,
             )
 
-        return cls(share(reducer, script), share(script, reducer) if script.any() else None, rate, late)
+        sent = share(parts.sent, ~parts.sent)
+        if library.name != "ddp" or not reducer.any():
+            return cls(None, None, rate, late, sent, parts.name, parts.update)
+        script = data & ~parts.sent & ~np.isin(asked.rows, late.rows)
+        return cls(share(reducer, script), share(script, reducer), rate, late, sent, parts.name, parts.update)
 
 
 def fitted(sizes: Floats, took_us: Floats) -> CollectiveRate:

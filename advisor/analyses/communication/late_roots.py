@@ -9,6 +9,7 @@ from advisor.analyses.base.steps import Steps
 from advisor.analyses.communication.collective_launches import Asked
 from advisor.analyses.communication.collective_sizes import bytes_of
 from advisor.analyses.communication.parallelism import Parallelism
+from advisor.analyses.communication.part_updates import PartUpdates, broadcasts
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.trace.events import Category, Events, Floats, Ints, Mask, Trace
 from advisor.trace.intervals import starts_in, union
@@ -48,12 +49,19 @@ class LateRoots(Struct, frozen=True, eq=False):
 
     @classmethod
     def compute(
-        cls, trace: Trace, steps: Steps, breakdown: Breakdown, asked: Asked, parallelism: Parallelism
+        cls,
+        trace: Trace,
+        steps: Steps,
+        breakdown: Breakdown,
+        asked: Asked,
+        parallelism: Parallelism,
+        parts: PartUpdates,
     ) -> LateRoots:
         """Those of this rank. By its bytes a broadcast takes no longer than an all-reduce, which sends them twice."""
         events, rows = trace.events, asked.rows
         own = bool(events.named(_OWN_BATCHES).any())
-        sends = _broadcasts(events, rows) & np.array([kind == "data" for kind in parallelism.of_row], np.bool_)
+        sends = broadcasts(events, rows) & np.array([kind == "data" for kind in parallelism.of_row], np.bool_)
+        sends &= ~parts.sent
         if not breakdown.on_device or not sends.any():
             return cls(_NONE, _NONE, 0.0, 0.0, 0.0, 0.0, 0.0, dispatched=False, reads=own)
         sizes = bytes_of(events, rows)
@@ -83,13 +91,6 @@ class LateRoots(Struct, frozen=True, eq=False):
             dispatched=_MOSTLY * int(within.sum()) > int(late.sum()),
             reads=own,
         )
-
-
-def _broadcasts(events: Events, rows: Ints) -> Mask:
-    """Which of these say that they are a broadcast."""
-    said = np.array(["broadcast" in one.name.lower() for one in events.collective_table] + [False], np.bool_)
-    found: Mask = said[events.collective[rows]]  # -1, where a row says nothing, is the last
-    return found
 
 
 def _needed_ns(events: Events, rows: Ints, sizes: Floats) -> Floats:
