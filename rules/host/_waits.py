@@ -29,6 +29,7 @@ from advisor.api import (
 )
 
 from ..shared._allocator import allocator_calls
+from ..shared._host_updates import HostUpdate
 from ..shared._small_copies import told_as_small
 from ._exchange_sizes import sizes_of_exchange
 
@@ -76,6 +77,24 @@ class Wait(Struct, frozen=True):
     checks_us: float = 0.0
 
 
+class LeftSyncs(Struct, frozen=True, eq=False):
+    """Waits that no other rule tells: neither for small copies, each waited for, nor for an update on the host."""
+
+    syncs: Syncs
+
+    @classmethod
+    def compute(cls, syncs: Syncs, price: Price, lines: Lines, update: HostUpdate) -> LeftSyncs:
+        """Of a trace with a device; Missing as syncs are."""
+        started = price.ops.events.start_ns
+
+        def left(site: SyncSite) -> bool:
+            rows = np.array(site.rows, int)
+            others = told_as_small(price.ops, lines, rows) | starts_in(started[rows], update.waiting)
+            return 2 * int(others.sum()) <= len(others)
+
+        return cls(Syncs(syncs.count, syncs.us, tuple(site for site in syncs.sites if left(site))))
+
+
 class Waits(Struct, frozen=True, eq=False):
     """The waits whose removal saves at least WORTH of the step: each is replayed, for two rules once.
 
@@ -86,23 +105,14 @@ class Waits(Struct, frozen=True, eq=False):
     told: tuple[Wait, ...]
 
     @classmethod
-    def compute(
-        cls, syncs: Syncs, busy: GpuBusy, price: Price, lines: Lines, stills: Standstills, repeated: RepeatedOps
-    ) -> Waits:
-        """Of a trace with a device; Missing as syncs are. Small copies, each waited for, have a rule of their own.
+    def compute(cls, left: LeftSyncs, busy: GpuBusy, price: Price, stills: Standstills, repeated: RepeatedOps) -> Waits:
+        """Of a trace with a device; Missing as syncs are.
 
         What the device idles for while the host does not run at all is not what waits cost.
         """
         ours_us = sum(price.breakdown.us(part) - price.breakdown.us_in(part, stills.spans) for part in IDLE)
-        sites = tuple(site for site in syncs.sites if not _of_small_copies(site, price, lines))
-        syncs = Syncs(syncs.count, syncs.us, sites)
-        alone = tuple(_told(syncs, busy, price, ours_us, repeated))
-        return cls(_read_together(alone, syncs, price, ours_us, repeated))
-
-
-def _of_small_copies(site: SyncSite, price: Price, lines: Lines) -> bool:
-    small = told_as_small(price.ops, lines, np.array(site.rows, int))
-    return 2 * int(small.sum()) > len(small)
+        alone = tuple(_told(left.syncs, busy, price, ours_us, repeated))
+        return cls(_read_together(alone, left.syncs, price, ours_us, repeated))
 
 
 def _read_together(

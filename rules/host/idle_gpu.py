@@ -6,7 +6,8 @@ synchronization and not about to launch: it runs Python, prepares data, logs, co
 Gaps without a name that the host would not leave if it did not wait before are left to `sync-in-loop`, few of them in
 a step that waits for launches to `launch-bound`. Time in which threads do not run although nothing holds them: waits
 that return long after the device was done, and other pauses of all threads that end, as they do, at multiples of
-100 ms, the period of CPU quotas.
+100 ms, the period of CPU quotas. Where gradients go to the host before an optimizer works there, and weights come back
+(copies of as many elements, in two or four bytes each), these copies and the waits for them are told with its work.
 Each gap is attributed to the code that ran in it, where the trace shows it. Gaps that nothing in the trace explains are
 listed last.
 
@@ -46,29 +47,24 @@ from advisor.api import (
     IdleGroup,
     Intervals,
     Ints,
-    OptimizerWork,
     Price,
     Saving,
     Standstills,
     draw,
     duration,
     edits,
-    host_collectives,
     intersect,
     overlap_of_each,
     total,
     union,
 )
 
-from ..shared._allocator import allocator_calls
-from ..shared._compiled_regions import compiling, pieces_of
-from ..shared._host_updates import host_updates
+from ..shared._host_updates import HostUpdate
 from ..shared._made_on_host import COMPUTED_FOR_COPIES, NEXT_NS, made_on_host
-from ..shared._restarted_workers import restarts
 from ..shared._words import percent
 from ._idle_fixes import fix_of
 from ._nameless_idle import NAMELESS, has_a_name, in_one_step, rest, what_of
-from ._updates_beside_torch import UPDATES_BESIDE_TORCH, updates_beside_torch, updating
+from ._updates_beside_torch import UPDATES_BESIDE_TORCH, updating
 from ._waits import IDLE, Waits
 from .threads._standing_still import STANDING_STILL, standing_still
 
@@ -85,7 +81,7 @@ def check(
     idle: GpuIdle,
     price: Price,
     waits: Waits | None,
-    work: OptimizerWork | None,
+    update: HostUpdate,
     stills: Standstills,
     *,
     min_share: float = 0.03,  # below 3 % of the step a saving is within the noise between steps
@@ -93,16 +89,13 @@ def check(
 ) -> Iterator[Finding]:
     breakdown, steps = price.breakdown, price.ops.steps
     step_us = steps.step_us
-    others = _of_others(price, work)
+    others = update.others
     host_us = breakdown.us("idle_host") - breakdown.us_in("idle_host", others)
     idle_us = sum(item.us for item in breakdown.items if item.id.startswith("idle_"))
     busy_us = step_us - idle_us
-    updates = updates_beside_torch(price, others)
-    named_us = steps.per_step_us(total(updates))
-    if named_us >= min_share * step_us:
-        yield updating(price, updates)
-    else:
-        named_us = 0.0
+    named_us = update.idle_us(price)
+    if len(update.spans):
+        yield updating(price, update)
     still_us = breakdown.us_in("idle_host", stills.spans)
     if still_us >= min_share * step_us:
         named_us += still_us
@@ -110,7 +103,12 @@ def check(
     for group in idle.top("idle_host", _PLACES):
         if (group.where or group.host not in (*NAMELESS, STANDSTILL)) and group.us >= min_share * step_us:
             spans = idle.spans_of("idle_host", group)
-            if _optimizers_own(price, spans) or _mostly(spans, others) or _of_the_loop(price, group, spans):
+            if (
+                _optimizers_own(price, spans)
+                or _mostly(spans, others)
+                or _mostly(spans, update.around)
+                or _of_the_loop(price, group, spans)
+            ):
                 continue
             named_us += group.us
             yield _named(group, _saving(group, idle, busy_us, price), spans, price)
@@ -173,19 +171,6 @@ def _of_the_loop(price: Price, group: IdleGroup, spans: Intervals) -> bool:
     return bool(longest >= total(steps.recorded) / steps.count)
 
 
-def _of_others(price: Price, work: OptimizerWork | None) -> Intervals:
-    """What rules of their own tell: calls of the allocator, collectives and updates of weights on the host,
-    compilations, ways between compiled regions, workers that start anew.
-    """
-    events = price.ops.events
-    calls = events.covered(allocator_calls(events) | host_collectives(events))
-    pieces = pieces_of(price)
-    both = np.concatenate(
-        (calls, host_updates(price, work), compiling(events), restarts(price)[1], *([pieces[1]] if pieces else []))
-    )
-    return union(both[:, 0], both[:, 1])
-
-
 def _copies_around(price: Price, spans: Intervals) -> tuple[Ints, Ints]:
     """The copies that the host launches in ops, or calls, that reach into these spans, and the rows of those."""
     events, launch = price.ops.events, price.ops.links.launch
@@ -224,7 +209,7 @@ _STEPS = """
     """
 
 EXAMPLES = [
-    UPDATES_BESIDE_TORCH,
+    *UPDATES_BESIDE_TORCH,
     *STANDING_STILL,
     *COMPUTED_FOR_COPIES,
     Example(

@@ -29,7 +29,7 @@ on the device.
 
 ## When to leave it
 Synchronizations after the last launch of a step that the next step would wait for anyway. Synchronizations that a
-measurement needs.
+measurement needs. Waits for gradients and weights of an optimizer that works on the host are told by the rule idle-gpu.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ from advisor.api import (
     duration,
 )
 
+from ..shared._host_updates import offloaded
 from ..shared._words import count, each_step
 from ._checked_values import CHECKED, OF_CHECKS, UNCHECKED, checked, without_checks
 from ._exchange_sizes import FIX, NEEDED, SIZES, sizes_of_exchange
@@ -198,6 +199,7 @@ EXAMPLES = [
         ),
         near_miss=True,
     ),
+    Example("waits for an update on the host, which idle-gpu tells", offloaded(), near_miss=True),
     Example(
         "no sync",
         draw(

@@ -21,7 +21,8 @@ pinned memory, and on a stream of its own.
 
 ## When to leave it
 Copies whose data the host needs immediately. With `non_blocking=True` from the device to the host, the host
-must wait for an event before it reads the result.
+must wait for an event before it reads the result. Gradients and weights of an optimizer that works on the host are told
+by the rule idle-gpu.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    Ints,
     Price,
     Saving,
     Scale,
@@ -56,6 +58,7 @@ from advisor.api import (
 )
 
 from ..shared._gathered_objects import GATHER_TENSORS, OBJECTS, gathers_objects
+from ..shared._host_updates import HostUpdate, offloaded
 from ..shared._round_trips import ACTIVATIONS, OFFLOADED, round_trip
 from ..shared._words import count, each_step
 from ._after_copies import waited_for
@@ -84,6 +87,7 @@ def check(
     steps: Steps,
     scale: Scale,
     price: Price,
+    update: HostUpdate,
     *,
     min_share: float = 0.01,  # one argument; below 1 % of the step the gain cannot be seen
     min_share_in_line: float = 0.05,  # a stream and a second batch in memory: below 5 % no reason to rewrite a loop
@@ -92,11 +96,17 @@ def check(
     for site in copies.blocking:
         # A copy takes as long without the profiler, as does the host's wait for it.
         cost_us = min(site.us * price.ops.longer, site.blocked_us * price.ops.longer, bound_us)
-        if _ours(site) and cost_us >= min_share * steps.step_us and not _in_one_step(site, price):
+        # Gradients and weights of an update on the host are told with it.
+        if (
+            _ours(site)
+            and not _mostly(site, update.copies)
+            and cost_us >= min_share * steps.step_us
+            and not _in_one_step(site, price)
+        ):
             saving = _saving(site, cost_us, price)
             if saving.high_us >= min_share * scale.step_us:
                 yield _finding(site, cost_us, saving, price)
-    found = _in_line(copies, price, min_share_in_line * steps.step_us)
+    found = _in_line(copies, price, update.copies, min_share_in_line * steps.step_us)
     if found:
         yield found
 
@@ -109,12 +119,20 @@ def _in_one_step(site: CopySite, price: Price) -> bool:
     return steps.count >= _SEVERAL and len(np.unique(steps.step_of(called_ns))) == 1
 
 
-def _in_line(copies: Copies, price: Price, least_us: float) -> Finding | None:
-    """Copies from pinned memory that block nobody, on the stream of the kernels that run before and after them."""
+def _mostly(site: CopySite, others: Ints) -> bool:
+    return 2 * int(np.isin(np.array(site.rows, np.int64), others).sum()) > len(site.rows)
+
+
+def _in_line(copies: Copies, price: Price, others: Ints, least_us: float) -> Finding | None:
+    """Copies from pinned memory that block nobody, on the stream of the kernels that run before and after them.
+
+    others: copies that another rule tells.
+    """
     events, steps, scale = price.ops.events, price.ops.steps, price.scale
     mine = events.of(Category.MEMCPY) & events.named("Memcpy HtoD (Pinned") & price.ops.links.inside
     mine &= events.bytes > _SMALL_BYTES
     mine[[row for site in copies.blocking for row in site.rows]] = False
+    mine[others] = False
     rows = waited_for(price, np.flatnonzero(mine))
     if not len(rows):
         return None
@@ -283,6 +301,7 @@ EXAMPLES = [
         says=("from the GPU",),
         fixes=("save_on_cpu(pin_memory=True)",),
     ),
+    Example("gradients and weights of an update on the host, which idle-gpu tells", offloaded(), near_miss=True),
     Example("the same copy with non_blocking=True", draw(_STEPS, us=1000, T=TO, C=H2D_PINNED)),
     Example(
         "a blocking copy of a few bytes",

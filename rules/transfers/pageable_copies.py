@@ -15,10 +15,11 @@ custom batch class needs a method `pin_memory()`. Tensors that do not come from 
 before the loop, and copy into them.
 
 ## When to leave it
-Copies of a few kilobytes. Hosts short of memory: pinned memory cannot be swapped. `x.pin_memory()` in the loop itself:
-pinning copies on the loop's own thread, and `x.pin_memory().to(device, non_blocking=True)` can take twice as long as
-`x.to(device)` (PyTorch tutorial "A guide on good usage of non_blocking and pin_memory() in PyTorch"). So does
-`pin_memory=True` with `num_workers=0`, which pins in the loop's thread, too.
+Copies of a few kilobytes. Weights of an optimizer that works on the host, which the rule idle-gpu tells. Hosts short of
+memory: pinned memory cannot be swapped. `x.pin_memory()` in the loop itself: pinning copies on the loop's own thread,
+and `x.pin_memory().to(device, non_blocking=True)` can take twice as long as `x.to(device)` (PyTorch tutorial "A guide
+on good usage of non_blocking and pin_memory() in PyTorch"). So does `pin_memory=True` with `num_workers=0`, which pins
+in the loop's thread, too.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from advisor.api import (
     H2D_PINNED,
     TO,
     TO_BLOCKING,
+    Category,
     Copies,
     CopySite,
     Ev,
@@ -46,8 +48,6 @@ from advisor.api import (
     Missing,
     Price,
     Saving,
-    Scale,
-    Steps,
     constant,
     data_size,
     draw,
@@ -55,6 +55,7 @@ from advisor.api import (
     lookup,
 )
 
+from ..shared._host_updates import HostUpdate, offloaded
 from ..shared._made_on_host import CREATE_THERE, CREATED, made_on_host
 from ..shared._places import made_at
 from ..shared._round_trips import OFFLOADED, round_trip
@@ -73,14 +74,16 @@ CONFIRMED = "real traces: ResNet-50 on a V100, every batch of 19 MB from pageabl
 
 def check(
     copies: Copies,
-    steps: Steps,
-    scale: Scale,
     price: Price,
+    update: HostUpdate,
     loader: LoaderFacts | None,
     lines: Lines,
     *,
     min_share: float = 0.01,  # two arguments; below 1 % of the step the gain cannot be seen
 ) -> Iterator[Finding]:
+    steps, scale = price.ops.steps, price.scale
+    if _of_update(price, update):
+        return
     if copies.h2d_pageable_bytes is None or copies.pageable_us is None:
         found = _unstated(copies, price, loader, _UNSTATED * steps.step_us)
         if found is None:
@@ -127,6 +130,14 @@ def check(
         claims=("exposed_copy",),
     )
     yield told_in_double(found, price, ops.tolist())
+
+
+def _of_update(price: Price, update: HostUpdate) -> bool:
+    """Whether most of what comes from pageable memory are weights of an update on the host, told with that."""
+    events = price.ops.events
+    copies = events.of(Category.MEMCPY) & events.named("HtoD") & ~events.named("pinned") & price.ops.links.inside
+    sizes = np.maximum(events.bytes, 0) * copies
+    return bool(2 * sizes[update.copies].sum() > sizes.sum())
 
 
 def _copies(calls: float) -> str:
@@ -242,6 +253,11 @@ _STEPS = """
     """
 
 EXAMPLES = [
+    Example(
+        "weights of an update on the host, which idle-gpu tells",
+        offloaded(memory="Pageable"),
+        near_miss=True,
+    ),
     IN_DOUBLE,
     replace(CREATED, saves_us=(0, 4000), says=("create what is copied",)),
     Example(

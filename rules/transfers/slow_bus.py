@@ -16,7 +16,8 @@ slot provides; `nvidia-smi topo -m` shows which cores are near the device, and `
 keeps the process and its memory there.
 
 ## When to leave it
-Machines whose board provides no more, and copies that overlap with kernels.
+Machines whose board provides no more, and copies that overlap with kernels. Gradients and weights of an optimizer that
+works on the host are told by the rule idle-gpu: they go with its work.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from advisor.api import (
     lookup,
 )
 
+from ..shared._host_updates import HostUpdate, offloaded
 from ..shared._words import each_step, percent
 
 # Smaller copies are mostly start and end.
@@ -55,6 +57,7 @@ _USUAL = constant("device.bus_share").value
 def check(
     price: Price,
     device: Device,
+    update: HostUpdate,
     *,
     max_rate: float = 0.4,  # of the bus bandwidth: a slot of the previous generation provides 0.4 of it (half of 0.8)
     min_share: float = 0.03,  # of the step: it needs a change of the machine, not worth it for less
@@ -67,6 +70,7 @@ def check(
     events, steps, scale = price.ops.events, price.ops.steps, price.scale
     pinned = events.of(Category.MEMCPY) & events.named("(Pinned -> Device)", "(Device -> Pinned)")
     rows = np.flatnonzero(pinned & (events.bytes >= _LARGE) & (events.dur_ns > 0) & price.ops.links.inside)
+    rows = np.setdiff1d(rows, update.copies)  # told with an update on the host, whose fix spares them
     if not len(rows):
         return
     moved, spent_ns = float(events.bytes[rows].sum()), float(events.dur_ns[rows].sum())
@@ -116,6 +120,7 @@ EXAMPLES = [
     Example("a quarter of the bus", _drawn(71 << 20), saves_us=(0, 6500), says=("link of the A100",)),
     Example("half of the bus", _drawn(142 << 20), near_miss=True),
     Example("pageable memory, which another rule looks at", _drawn(71 << 20, "Pageable"), near_miss=True),
+    Example("gradients and weights of an update on the host, which idle-gpu tells", offloaded(), near_miss=True),
     Example("small copies", _drawn(1 << 19), near_miss=True),
     Example("nearly all of the bus", _drawn(230 << 20)),
 ]

@@ -34,3 +34,14 @@ def test_weights_that_ranks_send_behind_the_update_are_no_buckets() -> None:
     assert finding.saving is not None
     assert 0.9 * gain_us("redundant") < finding.saving.high_us < 1.1 * gain_us("redundant")
     assert not found(drawn("redundant", fixed=True)[0], "exposed-communication")
+
+
+def test_an_optimizer_on_the_host_is_told_once_with_its_copies_and_waits() -> None:
+    told = drawn("zerooff")[0]
+    ((outcome, finding),) = told.findings()
+    assert outcome.rule == "idle-gpu"
+    assert "`DeepSpeedCPUAdam` updates weights on the host. Gradients go there and weights come back" in finding.message
+    assert finding.saving is not None
+    assert finding.saving.low_us == 0
+    assert gain_us("zerooff") <= finding.saving.high_us < 1.1 * gain_us("zerooff")
+    assert not found(drawn("zerooff", fixed=True)[0], "idle-gpu")
