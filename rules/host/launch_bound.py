@@ -28,6 +28,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from advisor.api import (
     AUTOGRAD_NODE,
@@ -53,10 +55,12 @@ from advisor.api import (
     duration,
     edits,
     intersect,
+    subtract,
     total,
     union,
 )
 
+from ..cheaper_equivalents.indices._tables_on_device import ONE_BY_ONE, ToldTables
 from ..shared._words import count, percent
 from ._launches_in_ops import BLOCKING, ManyLaunches, many_launches
 
@@ -69,44 +73,68 @@ _MOST = 0.5
 _PAUSE_US = 100
 # More names of ops are no help to find a loop.
 _NAMED = 4
+_LOOK_UP = "embedding"
+
+
+class LaunchWaits(Struct, frozen=True, eq=False):
+    """Idle time before launches, without that of look-ups in separate tables where `separate-tables` tells them.
+
+    spans     the waits (absolute ns);  us, share: per profiled step
+    repeated  loops, but for those look-ups
+    """
+
+    spans: Intervals
+    us: float
+    share: float
+    repeated: RepeatedOps
+
+    @classmethod
+    def compute(cls, price: Price, repeated: RepeatedOps, told: ToldTables) -> LaunchWaits:
+        """The waits of a trace."""
+        breakdown = price.breakdown
+        spans, us = breakdown.intervals["idle_launch"], breakdown.us("idle_launch")
+        if len(told.spans):
+            left = us - breakdown.us_in("idle_launch", told.spans)
+            spans, share = subtract(spans, told.spans), breakdown.share("idle_launch") * (left / us if us else 1.0)
+            others = tuple(loop for loop in repeated.loops if _LOOK_UP not in loop.ops)
+            return cls(spans, left, share, replace(repeated, loops=others))
+        return cls(spans, us, breakdown.share("idle_launch"), repeated)
 
 
 def check(
     price: Price,
     launches: Launches,
     idle: GpuIdle,
-    repeated: RepeatedOps,
+    waits: LaunchWaits,
     record: RankRecord | None,
     *,
     min_share: float = 0.05,  # the fix is a compiler: less than 5 % of the step is not worth its side effects
     max_blocking: float = BLOCKING,  # of launches that wait for their kernel: `blocking-launches` has these gaps
 ) -> Iterator[Finding]:
-    trace, steps, breakdown, scale = price.ops.trace, price.ops.steps, price.breakdown, price.scale
-    idle_us, share = breakdown.us("idle_launch"), breakdown.share("idle_launch")
-    if share < min_share or (launches.blocking_share or 0.0) >= max_blocking:
+    trace, scale, repeated = price.ops.trace, price.scale, waits.repeated
+    if waits.share < min_share or (launches.blocking_share or 0.0) >= max_blocking:
         return
     # A compiled region that ran has its row, whoever recorded the trace.
     ran = bool(trace.events.named("CompiledFunction", "Torch-Compiled Region").any())
     compiled = True if ran else record.settings.compiled if record else None
     many = many_launches(price)
-    waits = breakdown.intervals["idle_launch"]
-    backward, in_loops = _in_backward(trace, steps, waits), repeated.share(waits)
-    loop = repeated.loops[0] if many is None and in_loops >= _MOST else None
-    saving = _of_loops(price, repeated) if loop else _of_launches(price)
+    backward, in_loops = _in_backward(trace, price.ops.steps, waits.spans), repeated.share(waits.spans)
+    loop = repeated.loops[0] if many is None and repeated.loops and in_loops >= _MOST else None
+    saving = _of_loops(price, waits) if loop else _of_launches(price, waits)
     if saving.high_us < min_share * scale.step_us:
         return
     places = tuple(group.where for group in idle.top("idle_launch", 3) if group.where)
     yield Finding(
         message=(
-            f"The GPU waits {duration(scale.scaled(idle_us))} of each step ({percent(share)}) for its next launch: a "
-            f"step has {count(launches.per_step)} launches of kernels with a median duration of "
+            f"The GPU waits {duration(scale.scaled(waits.us))} of each step ({percent(waits.share)}) for its next "
+            f"launch: a step has {count(launches.per_step)} launches of kernels with a median duration of "
             f"{duration(launches.kernel_us)}, {percent(launches.short_share)} of them under 10 µs"
             f"{_mostly(backward)}{_in_one(many)}{_in_loop(loop, in_loops)}."
         ),
         saving=saving if many is None else None,  # what another op would launch instead is not known
         where=places,
         facts={
-            "idle_launch_us": idle_us,
+            "idle_launch_us": waits.us,
             "launches": launches.per_step,
             "launch_us": launches.launch_us,
             "kernel_us": launches.kernel_us,
@@ -122,19 +150,18 @@ def check(
     )
 
 
-def _of_launches(price: Price) -> Saving:
+def _of_launches(price: Price, waits: LaunchWaits) -> Saving:
     """The launches as one."""
-    idle_us = price.breakdown.us("idle_launch")
     replay = price.replay
     fused = [edits.fuse(replay.launching, into=replay.steps, pause_us=_PAUSE_US)] if replay else []
     how = "low: regions cannot be captured (changing shapes, syncs inside); high: the step with one launch"
-    return price.saving([], fused, ("idle_launch",), how, model_us=(0.0, idle_us))
+    return price.saving([], fused, ("idle_launch",), how, model_us=(0.0, waits.us), bound_us=waits.us)
 
 
-def _of_loops(price: Price, repeated: RepeatedOps) -> Saving:
+def _of_loops(price: Price, waits: LaunchWaits) -> Saving:
     """The waits for launches in the loops; what takes their place is not known."""
-    idle = intersect(price.breakdown.intervals["idle_launch"], repeated.spans)
-    idle_us = price.ops.steps.per_step_us(total(idle))
+    repeated = waits.repeated
+    idle_us = price.ops.steps.per_step_us(total(intersect(waits.spans, repeated.spans)))
     how = "low: each iteration needs the one before; high: the GPU waits in none of them"
     # Like every fusion it counts after the changes that save some of the same idle time, such as a read that goes.
     gone = [edits.remove(repeated.rows), edits.fuse(repeated.rows, into=price.ops.steps.count)]
@@ -304,6 +331,7 @@ EXAMPLES = [
         saves_us=(0, 1100),
         fixes=("Compile the model",),
     ),
+    Example("look-ups in tables that `separate-tables` tells to merge", ONE_BY_ONE, near_miss=True),
     Example(
         "as many launches, but the queue is never empty",
         draw(

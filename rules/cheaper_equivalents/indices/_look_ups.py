@@ -49,10 +49,12 @@ def bytes_of(events: Events, rows: Ints) -> float:
 class LookUps(Struct, frozen=True, eq=False):
     """What look-ups one by one take.
 
-    spans    from the first to the last look-up of each row of them, and of their nodes in the backward pass
+    rows     the ops from the first to the last look-up of each row of them, and the engine's calls of their nodes
+    spans    from the first to the last of these, each row of them for itself
     stores   gradients of these tables that are stored;  of_parameters: their share of all that are stored
     """
 
+    rows: Ints
     spans: Intervals
     stores: int
     of_parameters: float
@@ -60,7 +62,7 @@ class LookUps(Struct, frozen=True, eq=False):
     @classmethod
     def of(cls, recorded: StepOps, found: list[Ints]) -> LookUps | None:
         """What these runs of look-ups take; None without any."""
-        events, nesting = recorded.events, recorded.nesting
+        events, nesting, ops = recorded.events, recorded.nesting, recorded.outermost
         if not found:
             return None
         rows = np.concatenate(found)
@@ -76,4 +78,5 @@ class LookUps(Struct, frozen=True, eq=False):
         runs = [calls[one] for one in np.split(mine, np.flatnonzero(np.diff(mine) > 1) + 1) if len(one)]
         starts = np.array([events.start_ns[one[0]] for one in (*found, *runs)], np.int64)
         spans = union(starts, np.array([events.end_ns[one[-1]] for one in (*found, *runs)], np.int64))
-        return cls(spans, len(behind), len(behind) / max(len(np.unique(stores)), 1))
+        among = [ops[np.searchsorted(ops, one[0]) : np.searchsorted(ops, one[-1], "right")] for one in found]
+        return cls(np.concatenate((*among, *runs)), spans, len(behind), len(behind) / max(len(np.unique(stores)), 1))
