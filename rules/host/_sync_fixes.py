@@ -25,6 +25,7 @@ from ..shared._gathered_objects import GATHER_TENSORS, gathers_objects
 from ..shared._made_on_host import CREATE_THERE, CREATED, made_on_host
 from ..shared._round_trips import round_trip
 from ._waits import COPIES, READS, reads_one_by_one
+from ._work_on_results import RESULTS, works_on_results
 
 _PINNED = Fix(
     "Copy asynchronously from pinned memory",
@@ -40,14 +41,17 @@ _ONCE = Fix(
     "x = (x - mean.to(device)) / std.to(device)",
     "mean, std = mean.to(device), std.to(device)  # once, before the loop\n...\nx = (x - mean) / std",
 )
-# What a server or a decoder needs on the host it needs each time: it can only wait while the next work runs.
+# What a server, a decoder or a replay's priorities need on the host they need each time: it can only be waited for
+# while the next work runs.
 _LATER = Fix(
     "Copy results asynchronously, and read them when the next iteration is launched",
     "semantics",
     "out = model(x)\nhandle(out.cpu())",
     "out = model(x)\nkept.copy_(out, non_blocking=True)  # kept: pinned memory, two of them, alternately\n"
-    "copied.record()  # copied: a torch.cuda.Event for each\nnext_out = model(next_x)\n"
-    "copied.synchronize()\nhandle(kept)  # one iteration late: a sequence may run one step beyond its end",
+    "copied.record()  # copied: a torch.cuda.Event for each\n"
+    "next_out = model(next_x)  # in a training with its backward pass, before anything waits\n"
+    "copied.synchronize()\nhandle(kept)  # one iteration late, and so is what it decides: the next batch, or the "
+    "end of a sequence",
 )
 _SELDOM = Fix(
     "Copy to the host less often, or asynchronously",
@@ -146,6 +150,13 @@ def fix_of(site: SyncSite, price: Price, *, trains: bool) -> Fix | None:
     if site.op in _BY_OP:
         # By itself, and not within an index: what is found once serves all who ask.
         return (site.op == "aten::nonzero" and _fewer(site)) or _BY_OP[site.op]
+    return _of_values(site, price, trains=trains)
+
+
+def _of_values(site: SyncSite, price: Price, *, trains: bool) -> Fix | None:
+    """The change for values and tensors that the host reads, and for ops that need a value themselves."""
+    if trains and site.op in (*READS, *COPIES) and works_on_results(site, price):
+        return _LATER
     if site.op in COPIES:
         return _to_host(site, price, trains=trains)
     if reads_one_by_one(site):
@@ -249,6 +260,7 @@ def _read(name: str, op: str, fix: str) -> Example:
 
 
 SITES = [
+    *RESULTS,
     Example(
         "a barrier before each value that ranks exchange: what waits is its own",
         draw(

@@ -50,7 +50,7 @@ _SHORT_NS = 10_000
 # Copies of whole tensors to the host are reads as well: `.cpu()`, `.tolist()`, `.numpy()` behind them.
 COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
 # A few reads in a step are values of different kinds, or checks that can wait; more are of a loop over elements.
-_FEW_READS = 6
+FEW_READS = 6
 # One line to move; below 1 % of the step the gain cannot be seen.
 WORTH = 0.01
 
@@ -201,7 +201,7 @@ def _reads_copies(site: SyncSite, price: Price) -> bool:
 
 def reads_one_by_one(site: SyncSite) -> bool:
     """Whether a loop reads value after value: read together, neither the waits nor the calls are left."""
-    return site.op in READS and site.calls > _FEW_READS
+    return site.op in READS and site.calls > FEW_READS
 
 
 def _copies_to_host(site: SyncSite, price: Price) -> bool:
@@ -233,7 +233,7 @@ def _ahead(site: SyncSite, price: Price, ours_us: float, repeated: RepeatedOps) 
     how = "low: nothing; high: the step without these waits, with the host as far ahead as its launches allow"
     gone = events.exactly(*READS)[rows] & reads_one_by_one(site)
     without = [edits.remove(rows[gone]), edits.unsync(rows[~gone])]
-    selected = _selected(rows, price, repeated) if site.calls > _FEW_READS else rows[:0]
+    selected = _selected(rows, price, repeated) if site.calls > FEW_READS else rows[:0]
     if len(selected):
         how += "; the loop that selects by masks in one pass, forwards and backwards"
         without.append(edits.remove(selected))

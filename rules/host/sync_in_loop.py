@@ -14,13 +14,15 @@ empty, and the device is idle until the host has launched again.
 Keep the value on the device: `total += loss.detach()`, and `.item()` once every N steps. Compare and branch with tensor
 ops (`torch.where`). Where a mask selects (`losses[mask].mean()`), the host waits for the number of what is selected: a
 sum over all elements, divided by the number of those selected, is the same mean without it. Remove calls of
-`synchronize()` that no measurement needs. Where a value must be read, read that of the previous step. An op that waits
-for the size of its own result (suppression of boxes, sparse convolutions, decoding) cannot be read later: call it for
-the whole batch, or use its result in several layers. A value that is only checked needs no reader: distributions check
-their arguments unless `validate_args=False`, `torch._assert_async` checks on the device. `GradScaler` reads whether
-gradients are finite, unless the optimizer is one of `torch.optim` with `fused=True` (Adam, AdamW, SGD, Adagrad); with
-another optimizer, autocast in bf16 needs no `GradScaler` where the device computes in it. Anomaly detection reads it of
-each gradient: turn it off once the invalid one is found.
+`synchronize()` that no measurement needs. Where a value must be read, read that of the previous step. Results that the
+host works on behind each step, such as priorities from which it draws the next batch, go to pinned memory by
+`copy_(..., non_blocking=True)` with an event, and are read when the next step is launched: then the host works while
+the device does. An op that waits for the size of its own result (suppression of boxes, sparse convolutions, decoding)
+cannot be read later: call it for the whole batch, or use its result in several layers. A value that is only checked
+needs no reader: distributions check their arguments unless `validate_args=False`, `torch._assert_async` checks on the
+device. `GradScaler` reads whether gradients are finite, unless the optimizer is one of `torch.optim` with `fused=True`
+(Adam, AdamW, SGD, Adagrad); with another optimizer, autocast in bf16 needs no `GradScaler` where the device computes in
+it. Anomaly detection reads it of each gradient: turn it off once the invalid one is found.
 
 Sizes that `all_to_all_single` needs on the host (tokens of experts, rows of sharded tables) cannot be read later:
 exchange a fixed capacity, or copy them to pinned memory while work runs that does not need them, as torchrec's

@@ -10,7 +10,6 @@ from drawn_loops import found, report
 
 from advisor.model import Finding, Report
 
-
 _SETS = (nineteenth_set, twenty_second_set, thirtieth_set)
 
 
@@ -98,3 +97,15 @@ def test_a_table_for_each_column_is_told_as_that_and_not_as_a_loop() -> None:
     assert 0.95 * gain_us < high_us(finding) < 1.05 * gain_us
     # It has the waits; what is left of them is less than a compiler is worth.
     assert not found(said, "launch-bound")
+
+
+def test_priorities_are_read_a_step_later_and_not_more_seldom() -> None:
+    """GradScaler's flag is read as well: nothing is left to gain from it alone."""
+    _, gain_us = drawn("rainbow")
+    rule, finding = first("rainbow")
+    assert rule == "sync-in-loop"
+    assert "`.item()` and `to`" in finding.message
+    assert finding.fix is not None
+    assert finding.fix.title.startswith("Copy results asynchronously")
+    assert "backward pass" in finding.fix.after
+    assert gain_us <= high_us(finding) < 1.05 * gain_us
