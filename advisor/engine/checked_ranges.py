@@ -1,7 +1,7 @@
 """Ranges of savings as wide as predictions were off when they were checked.
 
 A rule's range goes from the least to the most that its change may save. What was measured lies near its middle, however
-far apart these are, and beside it where they are close: 90 scripts on CPUs told how far (`docs/savings.md`). The odds
+far apart these are, and beside it where they are close: 100 scripts on CPUs told how far (`docs/savings.md`). The odds
 of a saving are the time of what goes against that of what stays; they were off by a factor, so that a range never
 reaches nothing, or the whole step.
 """
@@ -16,6 +16,8 @@ from advisor.analyses.base.repeats import widened
 from advisor.constants import constant
 from advisor.model import Joint, Outcome, Saving
 
+# What goes takes more with it than its own time: caches, memory that is mapped again.
+_ABOVE = math.log(constant("predictions.odds_above").value)
 # Four of five measured savings lie within this factor of the predicted odds, where the change leaves nothing open.
 _FACTOR = math.log(constant("predictions.odds_factor").value)
 # What half the width that the change leaves open adds to that, as a share of the middle.
@@ -55,7 +57,7 @@ def settled(saving: Saving, whole_us: float, repeats: float | None, checked: boo
     share, left_open = min(middle_us / whole_us, _MOST), (_OPEN * half_us / middle_us) ** 2
     off = _FACTOR * math.sqrt(1 + left_open)
     odds = share / (1 - share)
-    low_us, high_us = (whole_us * (there := odds * math.exp(way)) / (1 + there) for way in (-off, off))
+    low_us, high_us = (whole_us * (there := odds * math.exp(_ABOVE + way)) / (1 + there) for way in (-off, off))
     # Either cause has the part of the width that it has of the variance.
     width_us, known = high_us - low_us, left_open / (1 + left_open)
     scaled = known * width_us / (2 * half_us) if half_us else 0.0

@@ -52,7 +52,7 @@ _ALIKE = 0.01
         (twenty_seventh_set, 5),
         (twenty_eighth_set, 3),
         (twenty_ninth_set, 7),
-        (thirtieth_set, 6),
+        (thirtieth_set, 7),
     ],
     ids=lambda value: value.__name__.rpartition(".")[2] if isinstance(value, ModuleType) else "",
 )

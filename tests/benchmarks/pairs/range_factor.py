@@ -1,12 +1,13 @@
-"""By how much predictions were off when they were checked: the two constants of advisor/engine/checked_ranges.py.
+"""By how much predictions were off when they were checked: the three constants of advisor/engine/checked_ranges.py.
 
     python tests/benchmarks/pairs/range_factor.py FOLDER …          each a folder of results of fresh.py or pairs.py
     python tests/benchmarks/pairs/range_factor.py FOLDER … --json FILE      keeps what was predicted and measured
 
 Rules that have changed since are asked about the kept recordings again, and their ranges are taken as the rules give
-them. Counted are ranges at the fault's declared line whose script's saving was measured to lie above zero. For each
-weight of what a change leaves open: the factor within which so many measured savings lie, and how many do if each
-folder is judged by the factor of the others.
+them. Counted are ranges at the fault's declared line whose script's saving was measured to lie above zero. What is
+measured lies above the middle of a range by a factor of the odds, in the median. For each weight of what a change
+leaves open: the factor within which so many measured savings lie of that, and how many do if each folder is judged by
+both factors of the others.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +52,19 @@ class Checked(Struct, frozen=True):
         """How many times as far out the ends are as those of a change that leaves nothing open."""
         return math.sqrt(1 + (weight * (self.high - self.low) / 2 / self.middle) ** 2)
 
-    def off(self, weight: float) -> float:
-        """By how much the odds were off, log; in units of that."""
-        return abs(logit(self.measured) - logit(self.middle)) / self.open(weight)
+    @property
+    def above(self) -> float:
+        """By how much the measured odds lie above those of the middle, log."""
+        return logit(self.measured) - logit(self.middle)
 
-    def width(self, weight: float, off: float) -> float:
+    def off(self, weight: float, above: float) -> float:
+        """By how much the odds were off from so much above the middle, log; in units of `open`."""
+        return abs(self.above - above) / self.open(weight)
+
+    def width(self, weight: float, off: float, above: float) -> float:
         """Of the range with ends so far out."""
-        far = off * self.open(weight)
-        return share(logit(self.middle) + far) - share(logit(self.middle) - far)
+        at, far = logit(self.middle) + above, off * self.open(weight)
+        return share(at + far) - share(at - far)
 
 
 def logit(part: float) -> float:
@@ -99,52 +105,70 @@ def checked(results: Path) -> Iterator[Checked]:
             yield Checked(results.parent.name, result["name"], promise["rule"], *ends, measured["saving"])
 
 
+def kept_in(file: Path) -> list[Checked]:
+    """What `--json` kept."""
+    return [Checked(**row) for row in json.loads(file.read_text("utf-8"))]
+
+
+def typically_above(rows: list[Checked]) -> float:
+    """By how much measured odds lie above those of the middle, log, in the median."""
+    return statistics.median(row.above for row in rows)
+
+
 def quantile(rows: list[Checked], weight: float, part: float) -> float:
     """How far out the ends are of ranges that hold this part of what was measured."""
-    return sorted(row.off(weight) for row in rows)[min(int(part * len(rows)), len(rows) - 1)]
+    above = typically_above(rows)
+    return sorted(row.off(weight, above) for row in rows)[min(int(part * len(rows)), len(rows) - 1)]
 
 
-def judged_by_others(rows: list[Checked], weight: float, part: float) -> tuple[float, float]:
-    """Share inside and mean width where each folder's ranges are made by the other folders' quantile."""
-    held, wide = 0, []
-    for folder in {row.folder for row in rows}:
-        off = quantile([row for row in rows if row.folder != folder], weight, part)
-        own = [row for row in rows if row.folder == folder]
-        held += sum(row.off(weight) <= off for row in own)
-        wide += [row.width(weight, off) for row in own]
-    return held / len(rows), statistics.fmean(wide)
+def judged(rows: list[Checked], others: list[Checked], weight: float, part: float) -> list[tuple[bool, float]]:
+    """Whether each saving lies inside the range made by what others tell, and its width."""
+    off, above = quantile(others, weight, part), typically_above(others)
+    return [(row.off(weight, above) <= off, row.width(weight, off, above)) for row in rows]
+
+
+def words(found: list[tuple[bool, float]]) -> str:
+    """'80 % | 19.5'"""
+    inside, width = (statistics.fmean(column) for column in zip(*found, strict=True))
+    return f"{100 * inside:.0f} % | {100 * width:.1f}"
 
 
 def table(rows: list[Checked]) -> str:
     """All of it as Markdown."""
-    mean: Callable[[Any], float] = statistics.fmean
-    inside = mean(row.low <= row.measured <= row.high for row in rows)
-    width = mean(row.high - row.low for row in rows)
+    inside = statistics.fmean(row.low <= row.measured <= row.high for row in rows)
+    width = statistics.fmean(row.high - row.low for row in rows)
     lines = [
-        f"{len(rows)} ranges; as the rules give them {100 * inside:.0f} % inside, {100 * width:.1f} points wide",
-        "",
+        f"{len(rows)} ranges; as the rules give them {100 * inside:.0f} % inside, {100 * width:.1f} points wide; "
+        f"measured odds {math.exp(typically_above(rows)):.2f} times those of the middle in the median\n",
+        "| weight | inside, wanted | factor | inside | width | by the other folders | width |",
+        "|" + "---|" * 7,
     ]
-    lines += ["| weight | inside, wanted | factor | inside | width | by the other folders | width |", "|" + "---|" * 7]
+    folders = sorted({row.folder for row in rows})
     for weight in WEIGHTS:
         for part in INSIDE:
-            off = quantile(rows, weight, part)
-            held = mean(row.off(weight) <= off for row in rows)
-            wide = mean(row.width(weight, off) for row in rows)
-            others, others_wide = judged_by_others(rows, weight, part)
-            lines.append(
-                f"| {weight} | {100 * part:.0f} % | {math.exp(off):.2f} | {100 * held:.0f} % | {100 * wide:.1f} "
-                f"| {100 * others:.0f} % | {100 * others_wide:.1f} |"
-            )
+            crossed = [
+                one
+                for folder in folders
+                for one in judged(
+                    [row for row in rows if row.folder == folder],
+                    [row for row in rows if row.folder != folder] or rows,
+                    weight,
+                    part,
+                )
+            ]
+            factor = math.exp(quantile(rows, weight, part))
+            own = words(judged(rows, rows, weight, part))
+            lines.append(f"| {weight} | {100 * part:.0f} % | {factor:.2f} | {own} | {words(crossed)} |")
     return "\n".join(lines)
 
 
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("folders", type=Path, nargs="+", help="of results, or files that --json wrote")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    rows = [row for folder in args.folders for row in checked(folder)]
+    rows = [row for one in args.folders for row in (kept_in(one) if one.is_file() else checked(one))]
     if args.json:
         kept = [{name: getattr(row, name) for name in row.__struct_fields__} for row in rows]
         args.json.write_text(json.dumps(kept, indent=1), "utf-8")
