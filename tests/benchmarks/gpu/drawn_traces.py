@@ -26,6 +26,7 @@ from drawn_jobs import (  # noqa: E402
     tenth_set,
     thirteenth_set,
     thirtieth_set,
+    thirty_first_set,
     twelfth_set,
     twentieth_set,
     twenty_eighth_set,
@@ -49,6 +50,7 @@ _SETS = (
     twenty_eighth_set,
     twenty_ninth_set,
     thirtieth_set,
+    thirty_first_set,
 )
 
 
