@@ -16,6 +16,7 @@ from benchmarks.gpu.drawn_jobs import (
     seventeenth_set,
     sixteenth_set,
     thirtieth_set,
+    thirty_first_set,
     twentieth_set,
     twenty_eighth_set,
     twenty_fifth_set,
@@ -53,6 +54,7 @@ _ALIKE = 0.01
         (twenty_eighth_set, 3),
         (twenty_ninth_set, 7),
         (thirtieth_set, 7),
+        (thirty_first_set, 6),
     ],
     ids=lambda value: value.__name__.rpartition(".")[2] if isinstance(value, ModuleType) else "",
 )
