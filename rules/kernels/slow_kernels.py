@@ -12,7 +12,8 @@ from both is limited by something else: loads of single numbers from strided mem
 group, units that the number format does not use.
 
 ## How to fix it
-Depending on the kernels: convolutions with one channel per group run faster in channels-last and 16-bit formats;
+Depending on the kernels: convolutions with one channel per group run faster in channels-last and 16-bit formats; those
+with kernels above 5 x 5, where that is so already, by an implicit GEMM that an extension of CUTLASS has;
 strided elementwise kernels after `x.contiguous()` once, or in a compiled model; other kernels in another format,
 layout or library. `torch.compile` generates its own kernels for everything except matrix multiplications and
 convolutions; with `mode="max-autotune"` it measures kernels of its own for these, too.
@@ -174,8 +175,32 @@ def _channels_last(variable: str) -> Fix:
     )
 
 
+# Above 5 the authors of RepLKNet take it (`get_conv2d` in their code); kernels have odd sizes.
+_LARGE = 7
+_BY_GEMM = Fix(
+    "Compute depthwise convolutions of large kernels by an implicit GEMM, or use smaller kernels",
+    "numerics",
+    "nn.Conv2d(dim, dim, 13, padding=6, groups=dim)",
+    "# built from github.com/DingXiaoH/RepLKNet-pytorch, an example of CUTLASS\n"
+    "from depthwise_conv2d_implicit_gemm import DepthWiseConv2dImplicitGEMM\n\n"
+    "DepthWiseConv2dImplicitGEMM(dim, 13, bias=True)",
+)
+
+
+def _is_last(group: WorkGroup) -> bool:
+    """Whether the strides of its images say that channels come last."""
+    try:
+        strides = [one for one in json.loads(group.strides) if isinstance(one, list) and len(one) == 4]
+    except (ValueError, RecursionError):
+        return False
+    return bool(strides) and strides[0][1] == 1
+
+
 def _fix(slow: Sequence[WorkGroup], device: Device, record: RankRecord | None) -> Fix:
-    if all(_is_depthwise(group) for group in slow) and not slower(device):
+    depthwise = all(_is_depthwise(group) for group in slow)
+    if depthwise and all(map(_is_last, slow)) and any(_convolved(group)[1][-1] >= _LARGE for group in slow):
+        return _BY_GEMM
+    if depthwise and not slower(device):
         variable = with_the_variable(device, record)
         if all(group.precision in ("fp16", "bf16") for group in slow):
             return _channels_last(variable)
@@ -226,6 +251,13 @@ def _depthwise(samples: int, groups: int) -> Ev:
     return Ev("aten::convolution", dims=dims, dtypes=kinds, args={"Concrete Inputs": [*_GIVEN, str(groups)]})
 
 
+def _large(last: bool) -> Ev:
+    dims: list[list[int]] = [[32, 256, 56, 56], [256, 1, 13, 13], [], [], [], [], [], [], []]
+    strides = [[802816, 1, 14336, 256] if last else [802816, 3136, 56, 1], [169, 169, 13, 1]]
+    given = {"Concrete Inputs": [*_GIVEN, "256"], "Input Strides": strides}
+    return Ev("aten::convolution", dims=dims, dtypes=[_HALF, _HALF, "", *["ScalarList"] * 6], args=given)
+
+
 def _drawn(op: Ev, kernel: str, us: float = 100) -> Drawing:
     return draw(_STEPS, us=us, device="A100", A=op, S=SYNC, K=Ev(kernel, "kernel", args={"grid": [4096, 1, 1]}))
 
@@ -241,6 +273,18 @@ EXAMPLES = [
         _drawn(_depthwise(32, 256), _SLOW),
         saves_us=(0, 1800),
         says=("one channel per group", "memory"),
+    ),
+    Example(
+        "a large kernel for each channel, whose images are in channels-last already",
+        _drawn(_large(last=True), _SLOW, us=1000),
+        saves_us=(0, 18_000),
+        fixes=("DepthWiseConv2dImplicitGEMM",),
+    ),
+    Example(
+        "the same in the other layout",
+        _drawn(_large(last=False), _SLOW, us=1000),
+        saves_us=(0, 18_000),
+        fixes=("channels_last",),
     ),
     Example("sixteen channels per group", _drawn(_depthwise(32, 16), _SLOW), near_miss=True),
     Example(
