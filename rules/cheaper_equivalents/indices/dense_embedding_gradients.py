@@ -34,7 +34,7 @@ from msgspec.structs import replace
 from advisor.api import Drawing, Example, Finding, Fix, Lines, OptimizerFacts, Price, Settings, constant
 
 from ...shared._examples import node, op, two_steps
-from ...shared._places import set_at
+from ...shared._places import first_of, set_at
 from ...shared._words import count
 from .._equivalent import Equivalent, Part, rows_of, worth
 from ._embedding_tables import Table, joined, tables_of
@@ -97,7 +97,8 @@ def check(
                 {"rows": rows, "width": width, "touched_share": looked_up / rows, "dense_us": found.spent_us},
                 _fix(f"nn.Embedding{'Bag' if table.bags else ''}({height}, {width}", names),
             )
-            yield replace(finding, where=set_at(settings, f"embedding {height}x{width}") + finding.where)
+            made = (*set_at(settings, "dense_gradients"), *set_at(settings, f"embedding {height}x{width}"))
+            yield replace(finding, where=first_of(made, finding.where))
 
 
 def _bytes(size: tuple[int, ...]) -> int:

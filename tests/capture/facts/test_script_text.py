@@ -155,6 +155,7 @@ def settings(source: str) -> dict[str, Any]:
         ("config = GPT2Config(\n    n_embd=8,\n    vocab_size=args.vocabulary)", "vocab_size", 3),
         ("table = nn.Embedding(\n    9,\n    8,\n    max_norm=1.0)", "max_norm", 4),
         ("class Config:\n    attn: str = 'eager'\nload(attn_implementation=config.attn)", "attn_implementation", 2),
+        ("class Config:\n    few: bool = False\nnn.Embedding(9, 8, sparse=config.few)", "dense_gradients", 2),
         ("DEBUG = True\nTrainer(\n    detect_anomaly=DEBUG)", "detect_anomaly", 1),
         ("p.add_argument('--amp', default='bf16')\nAccelerator(mixed_precision=args.amp)", "autocast", 1),
     ],
@@ -240,6 +241,7 @@ def test_the_line_of_an_argument_in_a_call_of_several_lines(text: str, line: int
         ("run(save_strategy='steps')\nrun(save_strategy='epoch')", "checkpoint_every"),  # either
         ("test_size = 5", "evaluation_every"),  # none of how often
         ("ids = tokenizer(texts, padding='longest', max_length=64)", "padding"),
+        ("class Config:\n    few: bool = True\nnn.Embedding(9, 8, sparse=config.few)", "dense_gradients"),
         ("values = 3\nsave_total_limit = 2", "checkpoint_every"),
         ("trainer = Trainer(detect_anomaly=False, precision='32-true')", "detect_anomaly"),
         ("trainer = Trainer(precision='32-true')", "autocast"),

@@ -41,6 +41,7 @@ WORDS = (
     "max_norm",
     "vocab_size",
     "HistogramObserver",
+    "sparse",
 )
 _SETTINGS = (
     "threads",
@@ -65,6 +66,7 @@ _SETTINGS = (
     "max_norm",
     "vocab_size",
     "histogram_observer",
+    "dense_gradients",
 )
 # Calls of which there may be several, one for each kind of module: the first stands for them all.
 FIRST_COUNTS = ("fully_shard",)
@@ -95,6 +97,7 @@ ARGUMENTS = (
     "bf16",
     "fp16",
     "profiler",
+    "sparse",
 )
 # Settings that a call or an assignment makes -> the functions that are called, and which values make the setting.
 VALUES: dict[str, tuple[tuple[str, ...], Callable[[object], bool]]] = {
@@ -135,6 +138,7 @@ _EXACTLY = (
     ("pad_to_max_length", True, "padding"),
     ("detect_anomaly", True, "detect_anomaly"),
     ("profiler", "advanced", "python_tracer"),
+    ("sparse", False, "dense_gradients"),
 )
 
 
@@ -143,7 +147,8 @@ def of_value(name: str, given_it: object) -> str:
 
     Sources: Lightning's `Trainer` (detect_anomaly, precision, profiler, reload_dataloaders_every_n_epochs),
     Transformers' `TrainingArguments` (bf16, fp16, gradient_checkpointing, skip_memory_metrics) and configurations of
-    models (attn_implementation), Accelerate's `mixed_precision`, DistributedDataParallel (bucket_cap_mb).
+    models (attn_implementation), Accelerate's `mixed_precision`, DistributedDataParallel (bucket_cap_mb), embeddings
+    (sparse).
     """
     counts = given_it is False if name == "skip_memory_metrics" else bool(given_it)
     if counts and name in _GIVEN:
