@@ -14,6 +14,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -29,6 +30,8 @@ import step_times
 WARM_STEPS = 5  # first steps allocate, choose kernels and start workers
 BLOCK = 10
 SCRIPT_SECONDS = 60  # a script takes 15 s at most where the machine is quiet; four times that, it hangs
+TRIES = 3  # recordings of a script, where other work had the cores in each
+ADVISOR = (sys.executable, "-m", "advisor")  # also from a checkout that is not installed
 # Two-sided 95 % points of Student's t for 1 … 15 degrees of freedom.
 T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
 
@@ -121,34 +124,41 @@ def measure(
 def advise(script: Path, launcher: str, profile: Path) -> dict[str, Any]:
     """What advisor says about a script: the parts of its report.json that the table needs.
 
-    `profile` is the folder of its run; where there is none yet, the script is run and it is made. Once it is there,
-    rules that have changed since are asked about the same run again.
+    `profile` is the folder of its run; where there is none yet, the script is run and it is made, again where other
+    work had the cores meanwhile. Once it is there, rules that have changed since are asked about the same run again.
     """
-    advisor = [sys.executable, "-m", "advisor"]  # also from a checkout that is not installed
-    started = time.monotonic()
-    if not (profile / "run.json").exists():
-        words = [
-            *advisor,
-            "run",
-            "--quiet",
-            "--output",
-            str(profile),
-            *(["--", *command(launcher)] if launcher else []),
-        ]
-        failed = _run([*words, str(script)])
-        if not (profile / "run.json").exists():
+    started, tries = time.monotonic(), 0
+    while True:
+        fresh = not (profile / "run.json").exists()
+        if fresh and (failed := _record(script, launcher, profile)):
             return {"failed": failed}
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "report.json"
-        failed = _run([*advisor, "analyze", "--quiet", "--output", str(out), str(profile)])
-        if not out.exists():
+        report, failed = _report(profile)
+        if report is None:
             return {"failed": failed}
-        report = json.loads(out.read_text("utf-8"))
+        tries += fresh
+        if not fresh or tries == TRIES or all(said["id"] != "busy-cores" for said in report["health"]):
+            break
+        shutil.rmtree(profile)
     kept = {key: report.get(key) for key in ("steps", "breakdown", "outcomes", "health", "joint", "replay")}
     for outcome in kept["outcomes"]:
         outcome.pop("page", None)  # the rule's manual is the same in every report
     metrics = {k: m["value"] for k, m in report["metrics"].items() if m["status"] == "measured"}
     return {**kept, "metrics": metrics, "seconds": time.monotonic() - started}
+
+
+def _record(script: Path, launcher: str, profile: Path) -> str:
+    """Runs the script under `advisor run`; why there is no profile, empty where there is."""
+    words = [*ADVISOR, "run", "--quiet", "--output", str(profile)]
+    failed = _run([*words, *(["--", *command(launcher)] if launcher else []), str(script)])
+    return "" if (profile / "run.json").exists() else failed
+
+
+def _report(profile: Path) -> tuple[dict[str, Any] | None, str]:
+    """The report of a recorded run; None, and why, where there is none."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "report.json"
+        failed = _run([*ADVISOR, "analyze", "--quiet", "--output", str(out), str(profile)])
+        return (json.loads(out.read_text("utf-8")), "") if out.exists() else (None, failed)
 
 
 def _run(words: list[str]) -> str:
