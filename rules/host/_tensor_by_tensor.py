@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from advisor.api import Finding, Fix, Ints, KernelWork, Lines, Price, RankRecord, SampledLoops, duration
 
+from ..cheaper_equivalents._positions_on_device import ToldPositions
 from ..shared._listed import as_lists
 from ..shared._op_loops import OpLoop, op_loops
 from ..shared._words import each_step, often
@@ -29,19 +30,28 @@ _NORMS = Fix(
 
 
 class Priced(Struct, frozen=True, eq=False):
-    """The price of what goes, what the device does for what stays, and loops that only samples of the stack show."""
+    """The price of what goes, what the device does for what stays, and loops that only samples of the stack show.
+
+    positions: loops that `recurrent-positions` tells
+    """
 
     price: Price
     work: KernelWork | None
     sampled: SampledLoops | None
     record: RankRecord | None
+    positions: ToldPositions
 
     @classmethod
     def compute(
-        cls, price: Price, work: KernelWork | None, sampled: SampledLoops | None, record: RankRecord | None
+        cls,
+        price: Price,
+        work: KernelWork | None,
+        sampled: SampledLoops | None,
+        record: RankRecord | None,
+        positions: ToldPositions,
     ) -> Priced:
         """All of them, of a trace and its run."""
-        return cls(price, work, sampled, record)
+        return cls(price, work, sampled, record, positions)
 
 
 def over_tensors(priced: Priced, lines: Lines, seen: Ints, min_share: float) -> Iterator[Finding]:

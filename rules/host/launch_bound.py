@@ -60,6 +60,8 @@ from advisor.api import (
     union,
 )
 
+from ..cheaper_equivalents._positions_on_device import KINDS, ToldPositions
+from ..cheaper_equivalents._positions_on_device_examples import ONE_BY_ONE as IN_TURN
 from ..cheaper_equivalents.indices._tables_on_device import ONE_BY_ONE, ToldTables
 from ..shared._words import count, percent
 from ._launches_in_ops import BLOCKING, ManyLaunches, many_launches
@@ -77,10 +79,10 @@ _LOOK_UP = "embedding"
 
 
 class LaunchWaits(Struct, frozen=True, eq=False):
-    """Idle time before launches, without that of look-ups in separate tables where `separate-tables` tells them.
+    """Idle time before launches, without that which `separate-tables` or `recurrent-positions` tells.
 
     spans     the waits (absolute ns);  us, share: per profiled step
-    repeated  loops, but for those look-ups
+    repeated  loops, but for those that these tell
     """
 
     spans: Intervals
@@ -89,16 +91,24 @@ class LaunchWaits(Struct, frozen=True, eq=False):
     repeated: RepeatedOps
 
     @classmethod
-    def compute(cls, price: Price, repeated: RepeatedOps, told: ToldTables) -> LaunchWaits:
+    def compute(cls, price: Price, repeated: RepeatedOps, tables: ToldTables, positions: ToldPositions) -> LaunchWaits:
         """The waits of a trace."""
         breakdown = price.breakdown
-        spans, us = breakdown.intervals["idle_launch"], breakdown.us("idle_launch")
-        if len(told.spans):
-            left = us - breakdown.us_in("idle_launch", told.spans)
-            spans, share = subtract(spans, told.spans), breakdown.share("idle_launch") * (left / us if us else 1.0)
-            others = tuple(loop for loop in repeated.loops if _LOOK_UP not in loop.ops)
-            return cls(spans, left, share, replace(repeated, loops=others))
-        return cls(spans, us, breakdown.share("idle_launch"), repeated)
+        spans, us, share = (
+            breakdown.intervals["idle_launch"],
+            breakdown.us("idle_launch"),
+            breakdown.share("idle_launch"),
+        )
+        told = np.concatenate((tables.spans, positions.spans))
+        if not len(told):
+            return cls(spans, us, share, repeated)
+        told = union(told[:, 0], told[:, 1])
+        left = us - breakdown.us_in("idle_launch", told)
+        names = {_LOOK_UP} if len(tables.spans) else set()
+        names |= {name.removeprefix("aten::") for name in KINDS} if len(positions.spans) else set()
+        others = tuple(loop for loop in repeated.loops if not names.intersection(loop.ops))
+        spans, share = subtract(spans, told), share * (left / us if us else 1.0)
+        return cls(spans, left, share, replace(repeated, loops=others))
 
 
 def check(
@@ -332,6 +342,7 @@ EXAMPLES = [
         fixes=("Compile the model",),
     ),
     Example("look-ups in tables that `separate-tables` tells to merge", ONE_BY_ONE, near_miss=True),
+    Example("an LSTM called for each position, as `recurrent-positions` tells", IN_TURN, near_miss=True),
     Example(
         "as many launches, but the queue is never empty",
         draw(

@@ -153,6 +153,8 @@ def _beside_a_device(priced: Priced, lines: Lines, min_share: float) -> Iterator
     """Loops for which the device waits. What iterations read of each other is not observed there."""
     price = priced.price
     loops, why = _by_lines(price, lines)
+    # A loop over positions that `recurrent-positions` tells is not told once more.
+    loops = [loop for loop in loops if 2 * np.isin(loop.rows, priced.positions.rows).sum() <= len(loop.rows)]
     seen = np.concatenate([loop.rows for loop in loops]) if loops else np.empty(0, int)
     by_ops = [*cells_in_turn(price, lines, seen, min_share), *over_tensors(priced, lines, seen, min_share)]
     if why and not by_ops:

@@ -46,16 +46,24 @@ class Listed(Struct, frozen=True, eq=False):
 
 
 def as_lists(
-    price: Price, work: KernelWork | None, ops: Ints, into: int, passes: float = 1.0, within: str = ""
+    price: Price,
+    work: KernelWork | None,
+    ops: Ints,
+    into: int,
+    passes: float = 1.0,
+    within: str = "",
+    stay: Ints | None = None,
 ) -> Listed:
     """The ops on lists, in so many calls. passes: the share of the ways through memory that these make, if fewer.
 
     within: what the rows are called that hold the whole loop, and nothing else besides other ops.
+    stay: kernels that one call launches as well; they, and the time between them, stay.
 
     What a kernel moves is known where shapes are recorded. Elsewhere it is what each takes longer than the shortest of
     them, which moves nothing to speak of: one kernel for all of them starts once.
     """
-    kernels = price.ops.launched(ops)
+    every = price.ops.launched(ops)
+    kernels = every if stay is None else np.setdiff1d(every, stay)
     groups = work.groups if work else ()
     theirs = np.zeros(len(price.ops.events), bool)
     theirs[kernels] = True
@@ -71,7 +79,10 @@ def as_lists(
         edits.scale_time(_of_the_loop(price, ops, within), fused.factor),
         *scaled([one for one in kept if len(one[0])]),
     ]
-    launch_us, between_us = (price.breakdown.us_in(part, idle_before(price, kernels, part)) for part in _BETWEEN)
+    launch_us, between_us = (
+        price.breakdown.us_in(part, idle_before(price, before, part))
+        for part, before in zip(_BETWEEN, (every, kernels), strict=True)
+    )
     later_us = max(min(price.ops.us(ops), price.breakdown.us("idle_launch")), launch_us)
     of_device_us = saved_us(price, kept) + between_us
     copies = ("exposed_copy",) if price.ops.events.of(Category.MEMCPY)[kernels].any() else ()

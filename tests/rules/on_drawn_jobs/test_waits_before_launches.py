@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from benchmarks.gpu.drawn_jobs import nineteenth_set, thirtieth_set, twenty_second_set
+from benchmarks.gpu.drawn_jobs import nineteenth_set, thirtieth_set, thirty_first_set, twenty_second_set
 from drawn_loops import found, report
 
 from advisor.model import Finding, Report
 
-_SETS = (nineteenth_set, twenty_second_set, thirtieth_set)
+_SETS = (nineteenth_set, twenty_second_set, thirtieth_set, thirty_first_set)
 
 
 @cache
@@ -96,6 +96,19 @@ def test_a_table_for_each_column_is_told_as_that_and_not_as_a_loop() -> None:
     assert "220 embedding tables are looked up one by one" in finding.message
     assert 0.95 * gain_us < high_us(finding) < 1.05 * gain_us
     # It has the waits; what is left of them is less than a compiler is worth.
+    assert not found(said, "launch-bound")
+
+
+def test_a_recurrent_layer_for_each_hour_is_told_as_that_and_not_as_launches() -> None:
+    """Its inputs are parts of what was there before; what follows each call goes with it, its own kernels stay."""
+    said, gain_us = drawn("deepar")
+    rule, finding = first("deepar")
+    assert rule == "recurrent-positions"
+    assert "`lstm` is called 84 times a step" in finding.message
+    assert 0.9 * gain_us < high_us(finding) < 1.05 * gain_us
+    assert finding.saving is not None
+    # A trace does not say which tensors an op reads.
+    assert finding.saving.low_us == 0
     assert not found(said, "launch-bound")
 
 

@@ -79,7 +79,7 @@ JOBS = (
         kineto.T4,
         deepar,
         "a loop over hours calls the LSTM each time, launches of small kernels take longer than they run",
-        rules=("launch-bound", "tensor-loop"),
+        rules=("recurrent-positions", "launch-bound", "tensor-loop"),
         steps=7,
         runtime=Told,
     ),
