@@ -16,7 +16,10 @@ _VIEWS = (
 )
 _LOOK_UP, _JOINED = "embedding", ("cat", "concat", "stack")
 # What makes an input of parts of tensors alone. A product, a sum or a softmax may compute it from the state.
-_GIVES = (*_PARTS, *_VIEWS, _LOOK_UP, *_JOINED, "dropout", "native_dropout", "feature_dropout")
+_DROPS = ("dropout", "native_dropout", "feature_dropout")
+_GIVES = (*_PARTS, *_VIEWS, _LOOK_UP, *_JOINED, *_DROPS)
+# Right behind a look-up they act on what was looked up.
+_ACTS = ("relu", "relu_", "tanh", "gelu", "silu", "leaky_relu", "layer_norm")
 # A choice among outputs, a sample, a value that Python reads, an output without its gradient: what a loop feeds back.
 _FEEDS = (
     *("argmax", "argmin", "topk", "max", "sort", "argsort", "multinomial", "bernoulli", "normal", "normal_", "randn"),
@@ -45,17 +48,23 @@ def known_beforehand(events: Events, call: int, before: Ints, after: Ints) -> bo
     before: rows of the ops that each turn runs before its call, a line for each turn;  after: behind it
     """
     given, then = ([_name(events, row) for row in rows[0].tolist()] for rows in (before, after))
-    if not set(given) <= set(_GIVES) or {*given, *then} & set(_FEEDS):
+    if not all(_gives(given, at) for at in range(len(given))) or {*given, *then} & set(_FEEDS):
         return False
     parts = [at for at, name in enumerate(given) if name in _PARTS and _of_a_sequence(events, before[:, at])]
     if not parts or not _joins_only(events, before[0], given, parts):
         return False
     # An output may be written where the next input is read.
-    wrote = [row for row, name in zip(after[0].tolist(), then, strict=True) if name in (*_PARTS, *_WRITES)]
-    read = {_size(events, int(before[0, at])) for at in parts}
-    if set(then) & set(_WRITES) and read & {_size(events, row) for row in wrote}:
+    if _written(events, after[0], then) & {_size(events, int(before[0, at])) for at in parts}:
         return False
     return not any(_changes(events, call, row, name) for row, name in zip(after[0].tolist(), then, strict=True))
+
+
+def _gives(given: list[str], at: int) -> bool:
+    """Whether the op at that place of a turn computes nothing from a state."""
+    if given[at] not in _ACTS:
+        return given[at] in _GIVES
+    behind = next((name for name in given[:at][::-1] if name not in (*_VIEWS, *_DROPS)), "")
+    return behind == _LOOK_UP
 
 
 def _name(events: Events, row: int) -> str:
@@ -72,6 +81,17 @@ def _of_a_sequence(events: Events, rows: Ints) -> bool:
     return bool((events.dims[rows] == events.dims[rows[0]]).all()) and max(
         _size(events, int(rows[0])), default=0
     ) >= len(rows)
+
+
+def _written(events: Events, rows: Ints, names: list[str]) -> set[tuple[int, ...]]:
+    """Sizes of the tensors that these ops write into, and of those that they are parts of."""
+    found: set[tuple[int, ...]] = set()
+    parts: list[int] = []  # the row of parts and views that ends here
+    for row, name in zip(rows.tolist(), names, strict=True):
+        if name in _WRITES:
+            found |= {_size(events, one) for one in (*parts, row)}
+        parts = [*parts, row] if name in (*_PARTS, *_VIEWS) else []
+    return found
 
 
 def _joins_only(events: Events, rows: Ints, given: list[str], parts: list[int]) -> bool:

@@ -32,6 +32,8 @@ _CALLS = {"aten::_cudnn_rnn": "RNN", "aten::miopen_rnn": "RNN", "aten::lstm_cell
 KINDS = LAYERS | _CALLS
 # Ops of an iteration; more are no body of a loop that someone wrote around a layer.
 _MOST_OPS = 200
+# What a layer makes where it is given no state.
+_ZEROS = ("aten::zeros", "aten::new_zeros", "aten::zeros_like")
 _HOW = (
     "low: nothing, if something else delays the device as long, or if what a call reads was computed from the output "
     "of the one before, which a trace does not say; high: one call for all positions, and one op for each that follows "
@@ -57,15 +59,14 @@ def turns_of_layers(ops: StepOps, fewest: int) -> Iterator[Turns]:
         mine = rows[calls[first:last]]
         between = np.stack([rows[one + 1 : other] for one, other in pairwise(calls[first:last].tolist())])
         ahead = _ahead(ops, int(calls[first]), between[0])
-        after = between.shape[1] - ahead
-        start = int(calls[first]) - ahead
-        before = np.concatenate((rows[start : calls[first]][None], between[:, after:]))
+        after = between.shape[1] - len(ahead)
+        before = np.concatenate((ahead[None], between[:, after:]))
         if _told_as_cells(ops, mine, between) or not known_beforehand(events, int(mine[0]), before, between[:, :after]):
             continue
         end = int(calls[last - 1]) + 1
-        while end < len(rows) and after and events.name[rows[end]] == events.name[between[0, -ahead - after]]:
+        while end < len(rows) and after and events.name[rows[end]] == events.name[between[0, -len(ahead) - after]]:
             end, after = end + 1, after - 1
-        yield Turns(mine, rows[start:end])
+        yield Turns(mine, np.concatenate((ahead, rows[calls[first] : end])))
 
 
 def _alike(ops: StepOps, calls: Ints, fewest: int) -> Iterator[tuple[int, int]]:
@@ -94,17 +95,20 @@ def _alike(ops: StepOps, calls: Ints, fewest: int) -> Iterator[tuple[int, int]]:
         first, before = (at, mine) if mine is not None else (at + 1, None)
 
 
-def _ahead(ops: StepOps, call: int, between: Ints) -> int:
-    """How many of the ops between two calls belong to the second one, as they stand before the first of all, too."""
+def _ahead(ops: StepOps, call: int, between: Ints) -> Ints:
+    """The ops before the first call of all that stand before each later one as well. The state's zeros are its own."""
     names, step, rows = ops.events.name, ops.links.step, ops.outermost
-    ahead = 0
-    while (
-        ahead < min(len(between), call)
-        and names[rows[call - 1 - ahead]] == names[between[-1 - ahead]]
-        and step[rows[call - 1 - ahead]] == step[between[-1 - ahead]]
-    ):
-        ahead += 1
-    return ahead
+    zeros = ops.events.exactly(*_ZEROS)
+    found: list[int] = []
+    for row in rows[max(call - _MOST_OPS, 0) : call][::-1].tolist():
+        expected = int(between[-1 - len(found)]) if len(found) < len(between) else -1
+        if expected < 0 or step[row] != step[expected]:
+            break
+        if names[row] == names[expected]:
+            found.append(row)
+        elif not zeros[row]:
+            break
+    return np.array(found[::-1], np.int64)
 
 
 def _told_as_cells(ops: StepOps, calls: Ints, between: Ints) -> bool:

@@ -22,6 +22,13 @@ Step = Callable[[], Any]
 
 def outcome(rule: str, step: Step, folder: Path, record: RankRecord | None = None) -> Outcome:
     """What the rule says of four profiled steps."""
+    # Whatever share of the step it takes: what is found must not depend on how busy this machine is.
+    thresholds = {"min_share": 0.0} if "min_share" in RULES[rule].thresholds else {}
+    return apply(RULES[rule], recorded(step, folder, record), thresholds)
+
+
+def recorded(step: Step, folder: Path, record: RankRecord | None = None) -> Computed:
+    """The analyses of four profiled steps."""
     schedule = torch.profiler.schedule(wait=0, warmup=1, active=4)
     activities = [torch.profiler.ProfilerActivity.CPU]
     path = folder / "trace.json"
@@ -35,9 +42,7 @@ def outcome(rule: str, step: Step, folder: Path, record: RankRecord | None = Non
             step()
             profile.step()
     trace = read_bytes(path.read_bytes(), "real.pt.trace.json")
-    # Whatever share of the step it takes: what is found must not depend on how busy this machine is.
-    thresholds = {"min_share": 0.0} if "min_share" in RULES[rule].thresholds else {}
-    return apply(RULES[rule], Computed(trace=trace, record=record), thresholds)
+    return Computed(trace=trace, record=record)
 
 
 def network(width: int = 256) -> Any:

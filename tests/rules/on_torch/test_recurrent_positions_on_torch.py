@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-from torch_steps import outcome
+from torch_steps import outcome, recorded
+
+from advisor.analyses.base.step_ops import StepOps
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch, pytest.mark.variants(2)]
 
 from observed_runs import observed  # noqa: E402
 from torch import nn  # noqa: E402
+
+positions: Any = import_module("advisor.rules.cheaper_equivalents._positions_on_device")
 
 READ = nn.Linear(12, 24)
 LAYERS = {
@@ -61,6 +66,42 @@ def test_a_layer_for_each_position(kind: str, how: str, calls: float | None, tmp
     found = outcome("recurrent-positions", step, tmp_path, observed(tmp_path, step).record)
     assert found.status in ("found", "clear"), found.reason
     assert [one.facts["calls"] for one in found.findings] == ([calls] if calls else [])
+
+
+WORDS = torch.randint(0, 24, (20, 8))
+EMBEDDING = nn.Embedding(24, 24)
+TIME_FIRST = nn.GRU(24, 24)
+
+
+def decoded(how: str) -> Any:
+    """A decoder over twenty words, and where its inputs come from."""
+    state, loss, word = torch.zeros(1, 8, 24), torch.zeros(()), WORDS[0]
+    values, seen = READ(SEQUENCES).transpose(0, 1), torch.zeros(21, 8, 24)
+    for at in range(20):
+        given = EMBEDDING(word if how in ("chosen", "forced") else WORDS[at])[None]
+        given = {"activated": given.relu(), "of values": values[at][None]}.get(how, given)
+        if how == "attentive":
+            given = given + torch.softmax(state, 2)
+        output, state = TIME_FIRST(given, state * (1 - seen[at]) if how == "restarted" else state)
+        loss = loss + nn.functional.cross_entropy(output[0], WORDS[at])
+        if how == "stored":
+            seen[at] = output[0]
+        word = output[0].argmax(1) if how == "chosen" else WORDS[at]
+        state = state * 0.5 if how == "damped" else state
+    return loss + seen.sum()
+
+
+@pytest.mark.parametrize(
+    ("how", "known"),
+    [
+        *((how, True) for how in ("plain", "forced", "activated", "of values", "stored")),
+        *((how, False) for how in ("chosen", "attentive", "restarted", "damped")),
+    ],
+)
+def test_inputs_known_beforehand_by_the_ops_between_calls(how: str, known: bool, tmp_path: Path) -> None:
+    """As beside a device, where what ops read is not observed."""
+    found = list(positions.turns_of_layers(recorded(lambda: decoded(how).backward(), tmp_path).get(StepOps), 16))
+    assert [len(one.calls) for one in found] == ([20] * 4 if known else [])
 
 
 @pytest.mark.parametrize("kind", LAYERS)
