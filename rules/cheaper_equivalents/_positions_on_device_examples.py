@@ -75,6 +75,17 @@ EXAMPLES = [
         saves_us=(0, 24_000),
     ),
     Example(
+        "cells, each with a head behind it",
+        _drawn(R=op("gru_cell", [8, 24], [8, 32], [96, 24], number=1, launches="kernel")),
+        saves_us=(0, 14_000),
+        says=("`gru_cell` is called 16 times a step",),
+    ),
+    Example(
+        "cells alone, which `tensor-loop` tells",
+        _drawn("[S][R]", R=op("gru_cell", [8, 24], [8, 32], [96, 24], number=1, launches="kernel")),
+        near_miss=True,
+    ),
+    Example(
         "what a decoder chooses of its outputs may be its next input",
         _drawn("[S][E][R][H][G]"),
         near_miss=True,

@@ -4,7 +4,8 @@
 Gaps in which the device has nothing queued while the host is preparing the next launch, op by op. Shown with them: how
 many launches a step has, what one costs the host, and how short the kernels are. If single ops make most launches, as a
 convolution that goes through its batch sample by sample does, they are named. So are loops: the same few ops again and
-again within a step, more often than any model has layers, or without the weights of layers.
+again within a step, more often than any model has layers, or without the weights of layers. Waits in loops that
+`separate-tables` or `recurrent-positions` reports are left to these.
 
 ## Why it costs time
 Each PyTorch op costs the host some microseconds before its kernel is launched. Where kernels are shorter than
