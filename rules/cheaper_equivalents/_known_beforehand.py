@@ -22,24 +22,14 @@ _GIVES = (*_PARTS, *_VIEWS, _LOOK_UP, *_JOINED, *_DROPS)
 _ACTS = ("relu", "relu_", "tanh", "gelu", "silu", "leaky_relu", "layer_norm")
 # A choice among outputs, a sample, a value that Python reads, an output without its gradient: what a loop feeds back.
 _FEEDS = (
-    *("argmax", "argmin", "topk", "max", "sort", "argsort", "multinomial", "bernoulli", "normal", "normal_", "randn"),
-    *(
-        "rand",
-        "randn_like",
-        "rand_like",
-        "uniform_",
-        "exponential_",
-        "poisson",
-        "binomial",
-        "detach",
-        "detach_",
-        "item",
-    ),
-    *("is_nonzero", "nonzero", "_local_scalar_dense", "where", "round"),
+    *("argmax", "argmin", "topk", "max", "sort", "argsort", "where", "round", "detach", "detach_", "item", "nonzero"),
+    *("multinomial", "bernoulli", "normal", "normal_", "randn", "rand", "randn_like", "rand_like", "uniform_"),
+    *("exponential_", "poisson", "binomial", "is_nonzero", "_local_scalar_dense"),
 )
 _WRITES = ("copy_", "index_put_", "index_copy_", "index_fill_", "scatter_", "masked_fill_", "masked_scatter_", "fill_")
 # They do not change what they are given: a state that they read goes on as it is.
-_READS = (*_GIVES, "linear", "addmm", "mm", "bmm", "baddbmm", "matmul", "einsum", "zeros", "empty", "ones")
+_PRODUCTS = ("linear", "addmm", "mm", "bmm", "baddbmm", "matmul", "einsum")
+_READS = (*_GIVES, *_PRODUCTS, "zeros", "empty", "ones")
 
 
 def known_beforehand(events: Events, call: int, before: Ints, after: Ints) -> bool:
@@ -114,16 +104,16 @@ def _joined(events: Events, row: int) -> int:
 
 
 def _changes(events: Events, call: int, row: int, name: str) -> bool:
-    """Whether an op may compute a state from another: it works on a tensor of that size, other than in products.
+    """Whether an op may compute a state from another: it works on a tensor of that size.
 
-    Where the size of the state is not known, on one of as many dimensions.
+    Products do where the weight is square. Where the size of the state is not known, all of as many dimensions count.
     """
-    if name in _READS:
-        return False
     known = dims_of(events, call)
     given, state = sizes(known, 0), known[1] if len(known) > 1 else []
     state = tuple(state[0] if state and isinstance(state[0], list) else state)
     every = [sizes(dims_of(events, row), at) for at in range(len(dims_of(events, row)))]
+    if name in _READS:
+        return name in _PRODUCTS and state in every and state[-1:] * 2 in every
     if len(state) == len(given):
         return state in every
     return any(len(one) == len(given) for one in every)

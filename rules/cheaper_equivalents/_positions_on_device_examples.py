@@ -107,6 +107,11 @@ EXAMPLES = [
     ),
     Example("the state is masked between two positions, on a device", _drawn("[S][R][H][M]"), near_miss=True),
     Example(
+        "the state goes through a layer of its own between two positions",
+        _drawn(H=op("linear", _STATE, [32, 32], launches="kernel")),
+        near_miss=True,
+    ),
+    Example(
         "outputs are written into the sequence of inputs",
         _drawn("[S][R][H][S][W]"),
         near_miss=True,
