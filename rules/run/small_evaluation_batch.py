@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from advisor.api import EvaluationCalls, Example, Finding, Fix, RankRecord, RunPart, Saving, WatchedRun
 
 from ..shared._examples import STEPS_ON_CPU
-from ..shared._places import place
+from ..shared._places import batch_size_at, first_of, place
 from ..shared._run_parts import MOST_PLACES, finding_of, is_known, lines_of, narrowed, saving_of, watched
 from ..shared._words import percent, plural
 from ._evaluation_calls import facts_of_calls
@@ -76,7 +76,7 @@ def check(
             f"val_loader = DataLoader(val_set, batch_size={trained})",
         ),
         "medium",
-        ((where,) if where else ()) + lines_of(part),
+        first_of(batch_size_at(small[0]), lines_of(part)),
     )
 
 

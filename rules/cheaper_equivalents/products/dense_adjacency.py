@@ -25,9 +25,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.api import Drawing, Example, Finding, Fix, JudgedSteps, Lines, Price
+from msgspec.structs import replace
+
+from advisor.api import Drawing, Example, Finding, Fix, JudgedSteps, Lines, Price, Settings
 
 from ...shared._examples import node, op, two_steps
+from ...shared._places import first_of, set_at
 from ...shared._words import percent, plural
 from .._equivalent import Equivalent, rows_of, whole, worth
 from ._sparse_rows import sparse_rows, sparse_us
@@ -51,6 +54,7 @@ def check(
     price: Price,
     lines: Lines,
     judged: JudgedSteps,
+    settings: Settings | None,
     *,
     min_share: float = 0.05,  # the matrix needs another format and other calls, which less does not justify
 ) -> Iterator[Finding]:
@@ -69,13 +73,15 @@ def check(
     if known := worth(price, lines, one, min_share):
         largest = max((one for _, one, _ in found), key=lambda one: one.rows * one.columns)
         products = len(found) / price.ops.steps.count
-        yield known.finding(
+        finding = known.finding(
             f"{plural(products, 'matrix multiplication')} per step{known.at} with a dense matrix "
             f"of {largest.rows:,} x {largest.columns:,} numbers, of which {percent(largest.filled)} are not zero: "
             f"{known.spent}.",
             {"products": products, "dense_us": known.spent_us, "filled": largest.filled},
             _FIX,
         )
+        # Where the script says that it is made dense, it is to stay sparse.
+        yield replace(finding, where=first_of(set_at(settings, "to_dense"), finding.where))
 
 
 def _drawn(columns: int = 2700) -> Drawing:

@@ -42,6 +42,8 @@ WORDS = (
     "vocab_size",
     "HistogramObserver",
     "sparse",
+    "dense",
+    "toarray",
 )
 _SETTINGS = (
     "threads",
@@ -67,6 +69,7 @@ _SETTINGS = (
     "vocab_size",
     "histogram_observer",
     "dense_gradients",
+    "to_dense",
 )
 # Calls of which there may be several, one for each kind of module: the first stands for them all.
 FIRST_COUNTS = ("fully_shard",)
@@ -79,6 +82,8 @@ _SWITCHES = {
 }
 # Calls that make or start one: cProfile's and Lightning's profilers of Python's calls, and Python's own hooks.
 _TRACERS = ("Profile", "AdvancedProfiler", "settrace", "setprofile")
+# Of torch, and of SciPy's sparse matrices and arrays.
+_DENSE = ("to_dense", "todense", "toarray")
 _CHECKPOINTS = ("checkpoint", "checkpoint_sequential", "checkpoint_wrapper", "gradient_checkpointing_enable")
 # Arguments that are a setting whatever they are given, but None; what skips something counts where it is False.
 _GIVEN = {
@@ -178,6 +183,8 @@ def _of_node(node: ast.AST) -> Iterator[str]:
         yield "gc.collect"
     if called == "double":
         yield ".double()"
+    if called in _DENSE:
+        yield "to_dense"
     if _mentions_double(node):
         yield "double"
     if called in _CHECKPOINTS:
