@@ -13,6 +13,7 @@ from advisor.analyses.base.links import Links
 from advisor.analyses.base.scale import Scale
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.base.watched_run import WatchedRun
+from advisor.analyses.costs import checked_ranges
 from advisor.analyses.costs.device_line_shares import DeviceLineShares
 from advisor.analyses.costs.line_shares import LineShares
 from advisor.analyses.costs.plain_breakdown import PlainBreakdown
@@ -27,7 +28,6 @@ from advisor.analyses.step.step_counts import StepCounts
 from advisor.capture.record import RankRecord, RunRecord
 from advisor.computed import Computed
 from advisor.engine import (
-    checked_ranges,
     detailed_ranks,
     diagnosis,
     joint,
@@ -145,7 +145,7 @@ def joined(
     together = joint.joint(accepted, reference.known_us, step_us, reference.replayed) if step_us > 0 else None
     compared = compared_ranks.compared(ranks, {one.summary.rank: one.summary.file for one in results})
     shown = detail_of(reference)
-    checked = _are_checked(reference)
+    checked = checked_ranges.are_checked(reference.summary)
     ranged = (
         whole_window.of_outcome(checked_ranges.of_outcome(one, step_us, steps.repeats, checked), steps.source)
         for one in outcomes
@@ -176,12 +176,6 @@ def joined(
         details=detailed_ranks.detailed(compared, results, reference, detail),
     )
     return whole_window.in_words(report)
-
-
-def _are_checked(reference: RankResult) -> bool:
-    """Whether savings of this kind of step were compared with measured ones: on CPUs, of captured steps."""
-    timed, busy = reference.summary.steps.unprofiled_us, reference.summary.metrics.get("device_busy_share")
-    return (timed.median or timed.mean) is not None and (busy is None or busy.value is None)
 
 
 def _outcomes_of_job(

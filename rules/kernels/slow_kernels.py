@@ -50,7 +50,17 @@ from advisor.api import (
     draw,
 )
 
-from ..shared._roofline import FAR, WELL_MADE, idle_kernels, odd_size, saved_us, scaled, shape_words, spent_us
+from ..shared._roofline import (
+    FAR,
+    WELL_MADE,
+    idle_kernels,
+    odd_size,
+    saved_us,
+    scaled,
+    shape_words,
+    spent_us,
+    strides_of,
+)
 from ..shared._words import each_step, percent, plural
 from ._channels_last import slower, with_the_variable
 from ._unfolded import unfolded
@@ -189,10 +199,7 @@ _BY_GEMM = Fix(
 
 def _is_last(group: WorkGroup) -> bool:
     """Whether the strides of its images say that channels come last."""
-    try:
-        strides = [one for one in json.loads(group.strides) if isinstance(one, list) and len(one) == 4]
-    except (ValueError, RecursionError):
-        return False
+    strides = [one for one in strides_of(group.strides) if len(one) == 4]
     return bool(strides) and strides[0][1] == 1
 
 

@@ -53,7 +53,7 @@ def odd_size(group: WorkGroup) -> int:
 
 def _along_memory(group: WorkGroup) -> list[int]:
     """How many numbers lie from one row (or column) to the next, of the result and both matrices of a product."""
-    dims, strides = json.loads(group.dims), _strides(group.strides)
+    dims, strides = json.loads(group.dims), strides_of(group.strides)
     left, right = (1, 2) if "addmm" in group.op or "baddbmm" in group.op else (0, 1)
     (rows, inner), columns = dims[left][-2:], dims[right][-1]
     # The result is written row by row.
@@ -64,7 +64,7 @@ def _along_memory(group: WorkGroup) -> list[int]:
     return [columns, *(_row_length(strides[at]) for at in (left, right))]
 
 
-def _strides(text: str) -> list[list[int]]:
+def strides_of(text: str) -> list[list[int]]:
     """Strides of each input; empty for what is none."""
     try:
         found = json.loads(text)

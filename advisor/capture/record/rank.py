@@ -74,8 +74,8 @@ class Settings(msgspec.Struct, frozen=True):
     # window (the line that registers a separable filter) | double (the line that registers a float64 tensor of a
     # module, else `.double()`, else float64) | checkpointing | requires_grad (of a tensor that is no `Parameter`) |
     # cudnn_benchmark | cudnn_deterministic | onednn_enabled | dense_gradients (what gives `sparse` False) | to_dense |
-    # penalty_every (the interval of a gradient penalty, where
-    # it is 1) | batch_size NUMBER (where a name such as batch_size, or a part of its, is given that number) |
+    # penalty_every (the interval of a gradient penalty, where it is 1) |
+    # batch_size NUMBER (where a name such as batch_size, or a part of its, is given that number) |
     # environment variables by name.
     set_at: dict[str, CodePlace] = {}
 

@@ -1,4 +1,4 @@
-"""By how much predictions were off when they were checked: the three constants of advisor/engine/checked_ranges.py.
+"""By how much predictions were off when they were checked: the constants of advisor/analyses/costs/checked_ranges.py.
 
     python tests/benchmarks/pairs/range_factor.py FOLDER …          each a folder of results of fresh.py or pairs.py
     python tests/benchmarks/pairs/range_factor.py FOLDER … --json FILE      keeps what was predicted and measured
@@ -29,7 +29,8 @@ from pair_table import best, declared_lines
 
 WEIGHTS, INSIDE = (0.0, 1.0, 1.5, 2.0, 2.5, 3.0), (0.75, 0.8)
 _AS_RULES_SAY = (
-    "from advisor.engine import checked_ranges; checked_ranges.settled = lambda saving, *given, **named: saving; "
+    "from advisor.analyses.costs import checked_ranges; "
+    "checked_ranges.settled = lambda saving, *given, **named: saving; "
     "from advisor.__main__ import main; main()"
 )
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from advisor.analyses.base.repeats import widened
-from advisor.engine import checked_ranges as ranges
+from advisor.analyses.costs import checked_ranges as ranges
 from advisor.model import Finding, Joint, Outcome, Saving
 
 STEP = 1_000.0

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from advisor.analyses.base.repeats import widened
 from advisor.constants import constant
-from advisor.model import Joint, Outcome, Saving
+from advisor.model import Joint, Outcome, RankSummary, Saving
+from advisor.model.savings import NOTHING_SHARE
 
 # What goes takes more with it than its own time: caches, memory that is mapped again.
 _ABOVE = math.log(constant("predictions.odds_above").value)
@@ -22,9 +23,15 @@ _ABOVE = math.log(constant("predictions.odds_above").value)
 _FACTOR = math.log(constant("predictions.odds_factor").value)
 # What half the width that the change leaves open adds to that, as a share of the middle.
 _OPEN = constant("predictions.open_weight").value
-# No odds are those of all of the step.
-_MOST = 0.995
+# All of the step has no odds: what stays is at least what counts as nothing.
+_MOST = 1 - NOTHING_SHARE
 _HOW = "{how}; of these ends the range is made in which four of five such savings lay when they were measured"
+
+
+def are_checked(rank: RankSummary) -> bool:
+    """Whether savings of such steps were compared with measured ones: on CPUs, of steps without the profiler."""
+    timed, busy = rank.steps.unprofiled_us, rank.metrics.get("device_busy_share")
+    return (timed.median or timed.mean) is not None and (busy is None or busy.value is None)
 
 
 def of_outcome(outcome: Outcome, step_us: float, repeats: float | None, checked: bool) -> Outcome:
@@ -48,8 +55,9 @@ def of_joint(joint: Joint | None, step_us: float, repeats: float | None, checked
 def settled(saving: Saving, whole_us: float, repeats: float | None, checked: bool) -> Saving:
     """The saving as predictions of its kind turned out.
 
-    whole_us: the step, or the run, that it is a part of; checked: whether such predictions were checked, which they
-    were on CPUs, where steps were timed without the profiler. Others, and upper bounds, are as wide as steps differ.
+    whole_us: the step, or the run, that it is a part of;  checked: as `are_checked` says
+    Others, and upper bounds, are as wide as steps differ. An end may lie beyond the time that the finding claims: what
+    goes takes more with it than that.
     """
     if not checked or whole_us <= 0 or saving.is_bound(whole_us):
         return widened(saving, whole_us, repeats)
