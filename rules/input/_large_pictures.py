@@ -55,7 +55,7 @@ def advice(seen: Seen, least: float) -> Finding | None:
     if seen.facts is None or not found:
         return None
     low, high = (min(sum(one.saved[end] for one in found), 1.0) for end in (0, 1))
-    saving, claims = _saving(seen, low, high)
+    saving, claims = of_samples(seen, low, high, _HOW)
     if saving.high_us < least * seen.step_us:
         return None
     most = found[0]
@@ -98,9 +98,12 @@ def _saved(one: Pictures, scale: int) -> tuple[float, float]:
     return one.share * (1 - left[0]) + smaller, one.share * (1 - left[1]) + smaller
 
 
-def _saving(seen: Seen, low: float, high: float) -> tuple[Saving, tuple[str, ...]]:
+_HOW = "the measured times to decode and to make smaller, less what they take at the smaller size"
+
+
+def of_samples(seen: Seen, low: float, high: float, how: str) -> tuple[Saving, tuple[str, ...]]:
     """The saving of these shares of the time to read samples, and the parts of the step that it is in."""
-    made, how = seen.made, "the measured times to decode and to make smaller, less what they take at the smaller size"
+    made = seen.made
     if seen.workers == 0 and made is not None:
         us, how = made.sample_us, f"{how}; high: plus what loading evicts from the caches"
         return seen.price.of_us(low * us, high * us + seen.price.refill_us(us), how), ("input",)

@@ -22,6 +22,16 @@ _PHOTOS: dict[str, object] = {
     "seen": 64,
     "place": {"file": "train.py", "line": 50, "function": "__getitem__"},
 }
+# Cropped, and hardly made smaller: they have to be decoded at this size.
+_COLOURS: dict[str, object] = {
+    "times_smaller": 1.2,
+    "decode_us": 2000.0,
+    "share": 0.3,
+    "large_us": 4000.0,
+    "large_by": "ColorJitter",
+    "large_at": {"file": "train.py", "line": 31, "function": ""},
+    "kept": 0.07,
+}
 
 
 def _loader(pictures: dict[str, object] | None, workers: int = 0, **changes: object) -> dict[str, object]:
@@ -76,6 +86,36 @@ ON_PICTURES = [
         facts=_loader({}, 2) | {"settings": {"cores": 16}},
         saves_us=(3000, 9200),
         says=("The GPU waits", "JPEG pictures"),
+    ),
+    Example(
+        "without a GPU, colours of whole photographs, of which a fifteenth is used",
+        _IN_LOOP,
+        facts=_loader(_COLOURS),
+        saves_us=(4900, 5200),
+        says=("ColorJitter works on whole pictures of 1,024 x 768 (train.py:31)", "a batch gets 7 %"),
+        fixes=("Crop or resize first",),
+    ),
+    Example(
+        "without a GPU, two workers that change colours of whole photographs, waited for in each step",
+        draw(_ON_CPU, us=1000, D=NEXT_WORKERS),
+        facts=_loader(_COLOURS, 2),
+        saves_us=(5400, 10000),
+        says=("ColorJitter works on whole pictures",),
+        fixes=("Crop or resize first",),
+    ),
+    Example(
+        "without a GPU, colours of photographs that hardly lose a pixel later",
+        _IN_LOOP,
+        facts=_loader(_COLOURS | {"kept": 0.95}),
+        saves_us="unknown",
+        near_miss=True,
+    ),
+    Example(
+        "without a GPU, colours of what was cut out of photographs",
+        _IN_LOOP,
+        facts=_loader(_COLOURS | {"large_us": 0.0}),
+        saves_us="unknown",
+        near_miss=True,
     ),
     Example(
         "without a GPU, photographs of which random crops are as small as the network wants them",

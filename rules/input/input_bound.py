@@ -7,8 +7,9 @@ a fetch, reading samples, collating them and drawing their indices are measured 
 a long wait, the mean of all steps counts, not the median one. Without a device, batches that are ready in time are no
 proof either: if all cores are in use, it is recorded for how long the loop's thread has none, and which part of all CPU
 time the workers take. Of the first pictures that Pillow decodes in the loop's process or in a forked worker, it is
-recorded how large they are decoded, how many times smaller they are made afterwards, and what both take. Ops of samples
-on tensors that are made four times smaller, or more, before the batch gets them count apart.
+recorded how large they are decoded, how many times smaller they are made afterwards, what both take, and what work on
+all of their pixels takes before they are cropped or made smaller. Ops of samples on tensors that are made four times
+smaller, or more, before the batch gets them count apart.
 
 ## Why it costs time
 Nothing is computed until the batch arrives. With `num_workers=0` the training process loads each batch itself, and
@@ -61,7 +62,16 @@ from advisor.api import (
 
 from ..shared._slow_containers import SlowContainer, in_container, slow_container
 from ..shared._vectorized import named_vectorize
-from . import _from_numbers, _full_size, _iterator_recreated, _large_pictures, _one_by_one, _restarts, _sampler
+from . import (
+    _from_numbers,
+    _full_size,
+    _iterator_recreated,
+    _large_pictures,
+    _one_by_one,
+    _pictures_at_full_size,
+    _restarts,
+    _sampler,
+)
 from ._cpu_loader import on_cpu
 from ._cpu_loader_examples import ON_CPU
 from ._full_size import AT_FULL_SIZE
@@ -112,10 +122,11 @@ def check(
         yield large
         if not seen.on_device and _is_most(large, seen):
             return  # cores are what batches lack, and these pictures take them
+    whole = _pictures_at_full_size.advice(seen, least)
     full = None if seen.on_device else _full_size.advice(seen, least)
-    if full:
-        yield full
-        if _is_most(full, seen):
+    for early in filter(None, (whole, full)):
+        yield early
+        if not seen.on_device and _is_most(early, seen):
             return
     found = _on_batches(seen, min_share, min_gain)
     if found:

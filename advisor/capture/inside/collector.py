@@ -223,15 +223,23 @@ class Collector:
             for argument in ("batch_size", "num_workers")
         }
 
+    def _pictures(self) -> list[dict[str, Any]]:
+        """The pictures that were decoded; what works on all of their pixels is where the script makes it."""
+        every = self.board.pictures.record()
+        made = ((one, self.setting_lines.text.called(one["large_by"])) for one in every)
+        return [one | ({"large_at": at} if at else {}) for one, at in made]
+
     def _drawn(self, loaders: int) -> dict[str, Any]:
         """Whether samples are drawn anew with random numbers, where one loader alone was seen.
 
         And the mean times of its workers, each by itself, and the pictures that were decoded.
         """
+        from .facts.probe import attempt
+
         found: dict[str, Any] = {}
         if loaders == 1:
             found = {"worker_us": self.board.per_worker(), "core_us": self.board.on_a_core()}
-            found["pictures"] = self.board.pictures.record()
+            found["pictures"] = attempt(self._pictures) or []
         return found | ({"random_samples": self.board.drawn} if loaders == 1 and self.board.drawn is not None else {})
 
 

@@ -14,6 +14,9 @@ class Pictures(msgspec.Struct, frozen=True):
     times_smaller  how many times smaller nearly all of them are made afterwards (lowest decile); 0.0: some are not
     decode_us      to decode one, the median;  share: that decoding takes of the time to read samples
     smaller_us     to make it smaller, the median
+    large_us       in work on all of its pixels before it is made smaller, the mean; by large_by (a class of
+                   torchvision's, empty if another line) most, for the user's line large_at
+    kept           share of its pixels that is left afterwards, the mean
     place          where their pixels are decoded: the user's innermost line; None if a library reads the samples
     """
 
@@ -25,6 +28,10 @@ class Pictures(msgspec.Struct, frozen=True):
     share: float
     bytes: float = 0.0
     smaller_us: float = 0.0
+    large_us: float = 0.0
+    large_by: str = ""
+    large_at: CodePlace | None = None
+    kept: float = 1.0
     seen: int = 0
     place: CodePlace | None = None
 

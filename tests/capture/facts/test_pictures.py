@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 pytest.importorskip("torch")
 Image = pytest.importorskip("PIL.Image")
+ImageEnhance = pytest.importorskip("PIL.ImageEnhance")
 pytestmark = pytest.mark.torch
 
 from torch.utils.data import DataLoader, Dataset  # noqa: E402
@@ -50,6 +52,28 @@ class Pairs(Photographs):
         return made + int(mask.resize((160, 120)).size[0])
 
 
+class Coloured(Photographs):
+    """Colours that torchvision changes before or after a crop."""
+
+    def __init__(self, first: str) -> None:
+        super().__init__("")
+        transforms = pytest.importorskip("torchvision.transforms")
+        jitter, crop = transforms.ColorJitter(0.4, 0.4, 0.3, 0.1), transforms.RandomCrop((30, 40))
+        self.transform = transforms.Compose([jitter, crop] if first == "colours" else [crop, jitter])
+
+    def __getitem__(self, index: int) -> int:
+        return int(self.transform(Image.open(io.BytesIO(self.file)).convert("RGB")).size[0])
+
+
+class Enhanced(Photographs):
+    """Colours that the script changes itself, before it resizes."""
+
+    def __getitem__(self, index: int) -> int:
+        picture = Image.open(io.BytesIO(self.file)).convert("RGB")
+        picture = ImageEnhance.Color(picture).enhance(0.5)
+        return int(picture.resize((160, 120)).size[0])
+
+
 MASK = written("PNG", (320, 240))
 
 
@@ -88,6 +112,34 @@ def test_sizes_line_and_share_of_pictures_that_are_made_smaller(board, workers):
 def test_a_picture_and_its_mask_are_two_kinds(board):
     kinds = {one["format"]: one["times_smaller"] for one in seen(board, Pairs("resize"))}
     assert kinds == {"JPEG": 8.0, "PNG": 2.0}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_work_on_whole_pictures_is_timed_by_who_asked_for_it(board, workers):
+    (found,) = seen(board, Coloured("colours"), workers)
+    assert found["large_by"] == "ColorJitter"
+    assert found["large_at"]["function"] == "__getitem__"
+    assert found["kept"] == pytest.approx(1 / 64, abs=1e-4)
+    assert found["large_us"] > 0
+
+
+def test_work_on_what_was_cut_out_of_a_picture_is_none_on_the_whole(board):
+    (found,) = seen(board, Coloured("crop"))
+    assert found["large_us"] == 0.0
+
+
+def test_work_that_a_line_of_the_script_asks_for(board):
+    (found,) = seen(board, Enhanced("colours"))
+    assert found["large_by"] == ""
+    line = inspect.getsourcelines(Enhanced.__getitem__)[1] + 2
+    assert found["large_at"]["line"] == line
+    assert found["kept"] == 0.25
+    assert found["large_us"] > 0
+
+
+def test_a_picture_that_is_converted_and_resized_has_no_work_before(board):
+    (found,) = seen(board, Photographs("resize"))
+    assert found["large_us"] == 0.0
 
 
 def test_a_draft_is_decoded_small(board):

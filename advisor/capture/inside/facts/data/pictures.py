@@ -1,4 +1,4 @@
-"""Pictures that are decoded while samples are read: how large they are, how long it takes, how small they are used.
+"""Pictures that are decoded while samples are read: how large they are, how long it takes, what becomes of them.
 
 Pillow reads and sets attributes as it decodes (`decoderconfig`, then `tile`) and as it makes a picture from another
 (`_size`), so that no frame of ours is on the stack. Each process, be it the loop's own or a forked worker, looks at its
@@ -19,6 +19,7 @@ from typing import Any
 from ...guards import hooks
 from ...guards.interrupts import let_through
 from ...guards.user_code import file_of, foreign_folders
+from .decoded import Decoded, Kind, Spender, as_record
 
 # Pictures that a process looks at, each for a few µs, and fetches after which it gives up where there are none.
 _MOST_PICTURES, _MOST_FETCHES = 64, 256
@@ -29,15 +30,12 @@ _SLOTS, _SLOT_BYTES = 64, 8192
 _HEAD = struct.Struct("=Q")
 # Functions of Pillow that make a picture smaller.
 _SMALLER = ("resize", "reduce")
-# What a picture and all that is made from it carry: its own entry of what was seen.
-_TAG = "_advisor"
-# width, height, bytes of the file, how many times smaller it is made (0: never), µs to decode it and to make it smaller
-Entry = list[float]
-_TIMES, _SMALLER_US = 3, 5
+# Transforms of torchvision that only call others.
+_CONTAINERS = ("Compose", "RandomApply", "RandomChoice", "RandomOrder")
 
 
 class Pictures:
-    """What one process has seen. kinds: (format, file, line, function) -> the pictures, and µs of all of them."""
+    """What one process has seen, by (format, file, line, function)."""
 
     def __init__(self) -> None:
         self.memory: Any = None
@@ -48,12 +46,12 @@ class Pictures:
     def begin_process(self, slot: int) -> None:
         """Begins with nothing: a forked worker has a slot of its own, and listens where its parent did."""
         self.slot = slot
-        self.kinds: dict[tuple[str, str, int, str], tuple[list[Entry], list[float]]] = {}
+        self.kinds: dict[tuple[str, str, int, str], Kind] = {}
         self.seen = self.fetches = 0
         self.fetch_us = 0.0  # of the fetches in which pictures were decoded
         self.thread = 0  # that reads samples now
         self.open: tuple[int, Any] | None = None  # a picture that is being decoded, since when
-        self.resizing_ns = 0  # since when a picture is made smaller; not before it was decoded
+        self.since_ns = 0  # when the last picture was there, or a function that makes one smaller was called
         self.decoded = False
         self.over = False
 
@@ -108,23 +106,21 @@ class Pictures:
         if self.open is None or tiles or self.open[1] is not picture:
             return
         (began_ns, _), self.open = self.open, None
-        self.resizing_ns = perf_counter_ns()
         try:
-            self._add(picture, (self.resizing_ns - began_ns) / 1e3)
+            self._add(picture, (perf_counter_ns() - began_ns) / 1e3)
         except Exception as failure:
             let_through(failure)  # the script's sample must not end because of a look at it
+        self.since_ns = perf_counter_ns()
 
     def _add(self, picture: Any, us: float) -> None:
         self.decoded, self.seen = True, self.seen + 1
-        width, height = picture.size
         kind = (str(picture.format), *self._place(sys._getframe(3)))
         if kind in self.kinds or len(self.kinds) < _MOST_KINDS:
-            entries, total_us = self.kinds.setdefault(kind, ([], [0.0]))
-            total_us[0] += us
-            if len(entries) < _MOST_PICTURES // _MOST_KINDS or self.seen <= _MOST_PICTURES // 2:
-                entry = [width, height, picture.fp.tell(), 0.0, us, 0.0]
-                entries.append(entry)
-                picture.__dict__[_TAG] = entry
+            found = self.kinds.setdefault(kind, Kind())
+            found.decode_us += us
+            if len(found.pictures) < _MOST_PICTURES // _MOST_KINDS or self.seen <= _MOST_PICTURES // 2:
+                found.pictures.append(Decoded(picture.size, picture.fp.tell(), us, found))
+                found.pictures[-1].tag(picture)
 
     def _place(self, frame: FrameType | None) -> tuple[str, int, str]:
         """The user's innermost line below the fetcher; nothing where a library reads the samples."""
@@ -138,32 +134,44 @@ class Pictures:
     def _asked(self, _picture: Any, _size: Any) -> None:
         """A picture's size is read: the last thing that Pillow does before it resizes, but for decoding."""
         if self.thread == get_ident() and sys._getframe(3).f_code.co_name in _SMALLER:
-            self.resizing_ns = perf_counter_ns()
+            self.since_ns = perf_counter_ns()
 
     def _made(self, picture: Any, size: Any) -> None:
-        """A picture gets its size: where Pillow makes it from another, it carries the entry of that."""
+        """A picture gets its size: what Pillow makes from another is followed."""
         if self.thread != get_ident():
             return
         try:
             made = sys._getframe(2)
             if made.f_code.co_name == "_new":
-                self._carry(made.f_locals["self"].__dict__.get(_TAG), picture, made.f_back)
+                self._follow(picture, size, made, (perf_counter_ns() - self.since_ns) / 1e3)
         except Exception as failure:
             let_through(failure)
 
-    def _carry(self, entry: Entry | None, picture: Any, by: FrameType | None) -> None:
-        """A picture is made from one with this entry, by the function in this frame."""
-        if entry is None or by is None:
+    def _follow(self, picture: Any, size: Any, made: FrameType, took_us: float) -> None:
+        by: Any = made.f_back
+        source = Decoded.of(made, by)
+        if source is None:
             return
-        picture.__dict__[_TAG] = entry
-        times = _times_smaller(by)
-        if times:
-            entry[_TIMES] = min(times, entry[_TIMES] or times)
-            entry[_SMALLER_US] += (perf_counter_ns() - self.resizing_ns) / 1e3
+        source.tag(picture)
+        if source.made(size, by, took_us):
+            source.kind.spends(self._spender(by), took_us)
+        self.since_ns = perf_counter_ns()
+
+    def _spender(self, frame: FrameType | None) -> Spender:
+        """Who asked for this: the user's innermost line, and the transform of torchvision that it called."""
+        kind = ""
+        while frame is not None and not _is_fetcher(frame):
+            file = file_of(frame.f_code, self.foreign)
+            if file:
+                return file, frame.f_lineno, frame.f_code.co_name, kind
+            if frame.f_globals.get("__name__", "").startswith("torchvision.transforms"):
+                called = type(frame.f_locals.get("self")).__name__
+                kind = kind if called in ("NoneType", *_CONTAINERS) else called
+            frame = frame.f_back
+        return "", 0, "", kind
 
     def _write(self) -> None:
-        kinds = [[*kind, total_us[0], entries] for kind, (entries, total_us) in self.kinds.items()]
-        text = json.dumps([self.fetch_us, kinds]).encode()
+        text = json.dumps([self.fetch_us, [[*kind, *of.seen] for kind, of in self.kinds.items()]]).encode()
         if len(text) <= _SLOT_BYTES - _HEAD.size:
             base = self.slot * _SLOT_BYTES
             self.memory[base + _HEAD.size : base + _HEAD.size + len(text)] = text
@@ -171,19 +179,16 @@ class Pictures:
 
     def record(self) -> list[dict[str, Any]]:
         """All kinds of pictures that were decoded, with the keys of `record.Pictures`."""
-        found: dict[tuple[str, str, int, str], tuple[list[Entry], list[float]]] = {}
+        found: dict[tuple[str, str, int, str], list[Any]] = {}
         fetch_us = 0.0
         for took_us, kinds in self._read():
             fetch_us += took_us
-            for form, file, line, function, total_us, entries in kinds:
-                of_kind = found.setdefault((form, file, line, function), ([], []))
-                of_kind[0].extend(entries)
-                of_kind[1].append(total_us)
-        return [
-            _of_kind(kind, entries, sum(total_us) / fetch_us)
-            for kind, (entries, total_us) in found.items()
-            if entries and fetch_us
-        ]
+            for form, file, line, function, decode_us, *lists in kinds:
+                of_kind = found.setdefault((form, file, line, function), [0.0, [], []])
+                of_kind[0] += decode_us
+                of_kind[1].extend(lists[0])
+                of_kind[2].extend(lists[1])
+        return [_of_kind(kind, seen, fetch_us) for kind, seen in found.items() if seen[1] and fetch_us]
 
     def _read(self) -> list[Any]:
         """What each process has written; a worker may be writing just now, and is left out then."""
@@ -201,24 +206,7 @@ def _is_fetcher(frame: FrameType) -> bool:
     return frame.f_code.co_name == "fetch" and frame.f_globals.get("__name__") == "torch.utils.data._utils.fetch"
 
 
-def _times_smaller(frame: FrameType) -> float:
-    """How many times smaller, in its longer side, a function of Pillow makes what it takes; 0.0 where it does not."""
-    local = frame.f_locals
-    if frame.f_code.co_name == "reduce":
-        factor = local["factor"]
-        return float(min(factor) if isinstance(factor, tuple) else factor)
-    if frame.f_code.co_name != "resize":
-        return 0.0
-    (left, top, right, bottom), (width, height) = local["box"], local["size"]
-    return float(min((right - left) / width, (bottom - top) / height))
-
-
-def _of_kind(kind: tuple[str, str, int, str], entries: list[Entry], share: float) -> dict[str, Any]:
+def _of_kind(kind: tuple[str, str, int, str], seen: list[Any], fetch_us: float) -> dict[str, Any]:
     form, file, line, function = kind
-    columns = [sorted(values) for values in zip(*entries, strict=True)]
-    width, height, size, _, decode_us, smaller_us = (values[len(values) // 2] for values in columns)
-    found = {"format": form, "width": width, "height": height, "bytes": size, "decode_us": decode_us}
     place = {"place": {"file": file, "line": line, "function": function}} if file else {}
-    # A random crop is now larger, now smaller: what fits nearly all of them counts.
-    smaller = {"times_smaller": columns[_TIMES][len(entries) // 10], "smaller_us": smaller_us}
-    return found | place | smaller | {"share": min(share, 1.0), "seen": len(entries)}
+    return {"format": form, **place, **as_record(seen, fetch_us)}
