@@ -27,6 +27,7 @@ from drawn_jobs import (  # noqa: E402
     thirteenth_set,
     thirtieth_set,
     thirty_first_set,
+    thirty_second_set,
     twelfth_set,
     twentieth_set,
     twenty_eighth_set,
@@ -51,6 +52,7 @@ _SETS = (
     twenty_ninth_set,
     thirtieth_set,
     thirty_first_set,
+    thirty_second_set,
 )
 
 
