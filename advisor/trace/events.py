@@ -71,7 +71,7 @@ class Events:
     Absent integers are -1. `name`, `dims`, `dtypes`, `strides`, `values`, `stack`, `collective`, `waited` index the
     tables of the same trace (-1 = absent); `thread` indexes `threads`. `dims`, `dtypes`, `strides`, `values` are the
     JSON text of `Input Dims`, `Input type`, `Input Strides`, `Concrete Inputs`; the last two are kept of products,
-    convolutions, attention, normalisation, `cat`, broadcasts, and gradients of parts only.
+    convolutions, attention, normalisation, `cat`, broadcasts, cross entropy, and gradients of parts only.
     """
 
     start_ns: Ints

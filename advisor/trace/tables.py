@@ -53,10 +53,11 @@ class Detailed:
     __slots__ = ("_kept", "_looked_at")
 
     # Products, convolutions, attention and normalisation: sizes of inputs alone do not tell what they do; nor do they
-    # tell of joined tensors which of them are expanded, or of which part a gradient is. Of all ops the texts would cost
-    # a tenth of the time of reading.
+    # tell of joined tensors which of them are expanded, of logits how they lie in memory, or of which part a gradient
+    # is. Of all ops the texts would cost a tenth of the time of reading.
     _NAMES = re.compile(
         "mm|linear|matmul|conv|attention|norm|c10d::(?:send|recv_|broadcast_)|::cat$|::(?:select|slice)_backward$"
+        "|::cross_entropy_loss$"
     )
 
     def __init__(self) -> None:

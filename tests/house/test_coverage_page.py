@@ -63,6 +63,7 @@ FOR_ITSELF = {
     "separable-windows",
     "sorted-gradients",
     "stacked-copies",
+    "transposed-logits",
     "unshared-training-data",
 }
 
