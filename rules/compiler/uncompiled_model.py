@@ -30,6 +30,7 @@ import numpy as np
 
 from advisor.api import Category, Device, Ev, Example, Finding, Fix, Phases, Price, Settings, Treatment, draw, starts_in
 
+from ..shared._compiled_regions import differentiated_again
 from ..shared._places import set_at
 from ..shared._words import count, each_step
 
@@ -72,7 +73,8 @@ def check(
     min_share: float = 0.35,  # of the step: below it, compiled networks were as often slower as faster (see the page)
     min_step_us: float = 5_000.0,  # entering compiled code takes 0.2 to 0.5 ms a step, which made shorter steps slower
 ) -> Iterator[Finding]:
-    if device.kind != "none" or price.on_device or settings is None or settings.compiled is not False:
+    known = settings is not None and settings.compiled is False
+    if device.kind != "none" or price.on_device or not known or differentiated_again(price.ops):
         return
     recorded, scale = price.ops, price.scale
     events, steps = recorded.events, recorded.steps

@@ -20,6 +20,22 @@ _AVERAGE = Fix(
     "for average, p in zip(ema.parameters(), model.parameters()):\n    average.mul_(decay).add_(p, alpha=1 - decay)",
     "torch._foreach_lerp_(list(ema.parameters()), list(model.parameters()), 1 - decay)",
 )
+# What averages are made of; differences and quotients are something else.
+_IN_AVERAGES = ("mul", "add", "lerp", "copy")
+# Ops that have a form for lists, as in torch 2.14.
+_FOR_LISTS = {
+    "add": "torch._foreach_add",
+    "sub": "torch._foreach_sub",
+    "mul": "torch._foreach_mul",
+    "div": "torch._foreach_div",
+    "lerp": "torch._foreach_lerp",
+    "addcmul": "torch._foreach_addcmul",
+    "addcdiv": "torch._foreach_addcdiv",
+    "neg": "torch._foreach_neg",
+    "pow": "torch._foreach_pow",
+    "sqrt": "torch._foreach_sqrt",
+    "abs": "torch._foreach_abs",
+}
 _NORMS = Fix(
     "Compute all norms at once",
     "numerics",
@@ -81,7 +97,7 @@ def over_tensors(priced: Priced, lines: Lines, seen: Ints, min_share: float) -> 
             saving=saving,
             where=(where,) if where else (),
             facts={"times": loop.times, "ops": list(loop.ops), "kernels_us": took_us, "waited_us": listed.waited_us},
-            fix=_NORMS if loop.of_norms else _AVERAGE,
+            fix=_fix(loop),
             claims=listed.claims,
             at_most="medium",
         )
@@ -90,6 +106,22 @@ def over_tensors(priced: Priced, lines: Lines, seen: Ints, min_share: float) -> 
 def _passes(loop: OpLoop) -> float:
     """`lerp_` reads two lists and writes one, where `mul_` and `add_` read three and write two."""
     return 3 / 5 if loop.ops == ("add_", "mul_") else 1.0
+
+
+def _fix(loop: OpLoop) -> Fix:
+    names = [op.removesuffix("_") for op in loop.ops]
+    if loop.of_norms:
+        return _NORMS
+    if set(names) <= set(_IN_AVERAGES):
+        return _AVERAGE
+    known = [f"`{_FOR_LISTS[name]}`" for name in names if name in _FOR_LISTS]
+    by = f", by {' and '.join(known)}" if known else ""
+    return Fix(
+        f"Compute all tensors at once{by}",
+        "numerics",
+        "stepped = [w - rate * g for w, g in zip(weights, gradients)]",
+        "stepped = torch._foreach_sub(weights, torch._foreach_mul(gradients, rate))  # lists of tensors",
+    )
 
 
 def _named(loop: OpLoop) -> str:

@@ -37,6 +37,7 @@ from advisor.api import (
     BACKWARD,
     ELEMENTWISE,
     GEMM,
+    Category,
     Ev,
     Example,
     Finding,
@@ -64,6 +65,7 @@ from advisor.api import (
 from ..cheaper_equivalents._positions_on_device import KINDS, ToldPositions
 from ..cheaper_equivalents._positions_on_device_examples import ONE_BY_ONE as IN_TURN
 from ..cheaper_equivalents.indices._tables_on_device import ONE_BY_ONE, ToldTables
+from ..shared._compiled_regions import differentiated_again
 from ..shared._words import count, percent
 from ._launches_in_ops import BLOCKING, ManyLaunches, many_launches
 
@@ -156,7 +158,11 @@ def check(
             "backward_share": backward,
             "loop_share": in_loops,
         },
-        fix=_no_loop(loop) if loop else _fix(compiled, launches.graphs, backward) if many is None else _other_op(many),
+        fix=_no_loop(loop)
+        if loop
+        else _other_op(many)
+        if many
+        else _of_step(price, compiled, launches.graphs, backward),
         claims=("idle_launch",),
     )
 
@@ -180,18 +186,25 @@ def _of_loops(price: Price, waits: LaunchWaits) -> Saving:
 
 
 def _in_backward(trace: Trace, steps: Steps, idle: Intervals) -> float | None:
-    """Share of these gaps that lies between the first and the last node of a step's backward pass; None without one."""
+    """Share of these gaps that lies within the steps' backward passes; None without one.
+
+    A pass goes from its first node to the last before the loop's thread calls another op: inner steps have their own.
+    """
     events = trace.events
-    nodes = events.named(AUTOGRAD_NODE)
+    nodes = np.flatnonzero(events.named(AUTOGRAD_NODE))
     step = steps.step_of(events.start_ns[nodes])
-    start, end = events.start_ns[nodes][step >= 0], events.end_ns[nodes][step >= 0]
-    step = step[step >= 0]
-    if not len(step) or not len(idle):
+    nodes, step = nodes[step >= 0], step[step >= 0]
+    if not len(nodes) or not len(idle):
         return None
-    first, last = np.full(steps.count, np.iinfo(np.int64).max), np.zeros(steps.count, np.int64)
-    np.minimum.at(first, step, start)
-    np.maximum.at(last, step, end)
-    return total(intersect(idle, union(first, last))) / total(idle)
+    calls = events.of(Category.CPU_OP) & (events.thread == steps.main_thread)
+    calls[nodes] = False
+    begun = np.searchsorted(events.start_ns[calls], events.start_ns[nodes])
+    end = np.maximum.accumulate(events.end_ns[nodes])
+    before = np.searchsorted(events.start_ns[calls], end)
+    new = np.append(True, (step[1:] != step[:-1]) | (begun[1:] > before[:-1]))
+    first = np.flatnonzero(new)
+    last = np.append(first[1:], len(nodes)) - 1
+    return total(intersect(idle, union(events.start_ns[nodes][first], end[last]))) / total(idle)
 
 
 def _mostly(backward: float | None) -> str:
@@ -239,6 +252,21 @@ def _no_loop(loop: OpLoop) -> Fix:
 
 def _other_op(many: ManyLaunches) -> Fix:
     return Fix(f"Replace `{many.op}`, or choose arguments for which one kernel computes the whole batch", "numerics")
+
+
+def _of_step(price: Price, compiled: bool | None, graphs: bool, backward: float | None) -> Fix:
+    return _fix(compiled, graphs, backward) if compiled or graphs or not differentiated_again(price.ops) else _CAPTURE
+
+
+# docs.pytorch.org/docs/stable/notes/cuda.html#whole-network-capture
+_CAPTURE = Fix(
+    "Capture the whole step as a CUDA graph: compiled code cannot be differentiated twice",
+    "numerics",
+    "train_step(batch)",
+    "graph = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(graph):  # after some steps on another stream\n"
+    "    train_step(static_batch)  # static shapes, no reads; the optimizer with capturable=True\n\n"
+    "static_batch.copy_(batch)\ngraph.replay()",
+)
 
 
 def _fix(compiled: bool | None, graphs: bool, backward: float | None = None) -> Fix:

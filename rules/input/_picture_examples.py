@@ -92,7 +92,7 @@ ON_PICTURES = [
         _IN_LOOP,
         facts=_loader(_COLOURS),
         saves_us=(4900, 5200),
-        says=("ColorJitter works on whole pictures of 1,024 x 768 (train.py:31)", "a batch gets 7 %"),
+        says=("ColorJitter works on whole pictures of 1,024 x 768 at train.py:31", "a batch gets 7 %"),
         fixes=("Crop or resize first",),
     ),
     Example(

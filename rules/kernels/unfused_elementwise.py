@@ -15,7 +15,7 @@ again. A normalization written in five ops goes through memory ten times where t
 ## When to leave it
 Models whose shapes change all the time, which would be recompiled over and over, and models for which the device waits
 for the host anyway. Kernels of loops whose iterations read from the device are not counted: the compiler breaks its
-graph at each read.
+graph at each read. Not reported where gradients are differentiated again: compiled code does not support that.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ from advisor.api import (
     starts_in,
 )
 
+from ..shared._compiled_regions import differentiated_again
+from ..shared._examples import node
 from ..shared._op_loops import op_loops
 from ..shared._repeated_heads import repeated_heads
 from ..shared._words import count, percent
@@ -74,7 +76,7 @@ def check(
     recorded, steps, scale = price.ops, price.ops.steps, price.scale
     others = np.concatenate((_one_by_one(price), _in_waiting_loops(price, syncs, repeated)))
     rows, run = _runs(recorded.trace, recorded.links, others)
-    if not len(rows):
+    if not len(rows) or differentiated_again(recorded):
         return
     last = np.append(run[1:] != run[:-1], True)
     order = np.lexsort((recorded.events.dur_ns[rows], run))
@@ -189,6 +191,25 @@ EXAMPLES = [
         ),
         saves_us=(0, 1400),
         says=("sequences of 5",),
+    ),
+    Example(
+        "a normalisation in five ops whose gradients are differentiated again",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [O  ][B][B][W              ][P  ][C][C][W              ]
+            gpu 7    [K   ][E       ][M ][K ]    [K   ][E       ][M ][K ]
+            """,
+            us=100,
+            O=Ev("aten::mul", times=7, args={"Sequence number": 1, "Fwd thread id": 0}),
+            P=Ev("aten::mul", times=7, args={"Sequence number": 2, "Fwd thread id": 0}),
+            B=node(1, "MulBackward0"),
+            C=node(2, "MulBackward0"),
+            W=SYNC,
+            E=_ROOT,
+            M=_MEAN,
+        ),
+        near_miss=True,
     ),
     Example(
         "an activation after each product",

@@ -117,7 +117,7 @@ IN_FP32 = [
         "fp32 beside a host that the device waits for: faster products only wait longer",
         draw(_HOST_BOUND, us=1000, device="A100", F=_LARGE, B=_LARGE, A=Ev("aten::relu", launches="")),
         saves_us="unknown",
-        says=("alone this saves next to nothing",),
+        says=("Alone this saves next to nothing", "once it does not"),
     ),
     Example(
         "convolutions of a VAE in fp32, beside a model in bf16",

@@ -54,6 +54,7 @@ from advisor.api import (
     RankRecord,
     Settings,
     Trace,
+    duration,
     edits,
 )
 
@@ -70,7 +71,7 @@ from ._partial_autocast import partial_autocast
 _NAMED = 0.1
 # Beside a device less than 2 % of the step is not told from nothing.
 _FELT = 0.02
-_LATER = " In this recording the device waits for the host: alone this saves next to nothing until it no longer does."
+_LATER = " Alone this saves next to nothing, as the device waits for the host; once it does not, {} to {} of each step."
 _UNSURE = "; low: nothing, if TF32 is allowed already and cuDNN found these kernels faster"
 _AT_PEAK = "; high: where they reach less than the peak in fp32, what they compute at the peak of the new format"
 _BETWEEN = "; high: elementwise ops between them move half of the bytes, too"
@@ -130,8 +131,9 @@ def check(
     how = _how(way, host_idle > max_host_idle, matmuls.on_device)
     how += _UNSURE * unsure + _AT_PEAK * bool(beyond_us) + gained.said + _LOST * bool(lost[1])
     claims = price.claims("forward", "backward", "other_ops")
+    later = _LATER.format(*(duration(price.scale.scaled(us)) for us in saved))
     yield Finding(
-        message=_message(price, matmuls, work, fp32_us, way, (settings, partly)) + ("" if felt else _LATER),
+        message=_message(price, matmuls, work, fp32_us, way, (settings, partly)) + ("" if felt else later),
         saving=price.long_ops(ends, (), how, basis="assumed", most=_faster(matmuls, way, gained)) if felt else None,
         where=where(trace, steps, matmuls, lines),
         facts={

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.api import Category, Events, Intervals, Ints, Price, RowMask, Steps, Trace, intersect, subtract, union
+from advisor.api import (
+    Category,
+    Events,
+    Intervals,
+    Ints,
+    Price,
+    RowMask,
+    StepOps,
+    Steps,
+    Trace,
+    intersect,
+    subtract,
+    times_gone_through,
+    union,
+)
 
 LOOKUP, _REGION = "TorchDynamo Cache Lookup", "Torch-Compiled Region"
 # The same compiled code twice in a window may be a model in two steps.
@@ -19,6 +33,19 @@ _PRODUCTS = (
 _LONGEST_NS = 200_000
 # Two or three regions are a model and its loss, or a model with one break.
 LEAST_PIECES = 4.0
+
+
+# Of the nodes of a penalty on gradients few are gone through again; of forces that are trained most are.
+_AGAIN = 0.25
+
+
+def differentiated_again(ops: StepOps) -> bool:
+    """Whether gradients are differentiated, or a graph is gone through several times, in most of the step.
+
+    `torch.compile` raises "does not currently support double backward" then (torch/_functorch/_aot_autograd).
+    """
+    rows, times = times_gone_through(ops.events, ops.steps)
+    return len(rows) > 0 and float((times > 1).mean()) >= _AGAIN
 
 
 def compiling(events: Events) -> Intervals:
