@@ -65,8 +65,8 @@ from ..shared._words import percent
 from ._idle_fixes import fix_of
 from ._nameless_idle import NAMELESS, has_a_name, in_one_step, rest, what_of
 from ._updates_beside_torch import UPDATES_BESIDE_TORCH, updating
-from ._waits import IDLE, Waits
 from .threads._standing_still import STANDING_STILL, standing_still
+from .waits._waits import IDLE, Waits
 
 CONFIRMED = "real trace: TimeSformer inference on an H100, 217 ms of preprocessing before the first kernel"
 

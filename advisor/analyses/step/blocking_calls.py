@@ -11,9 +11,12 @@ from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.numbers import in_order
+from advisor.trace.op_names import AUTOGRAD_NODE, GRADIENT_STORE
 
 # A wait shorter than a launch takes leaves the host no further behind than it was.
 LEAST_WAIT_NS = 10_000
+# Ops within ops, at most.
+_DEEPEST = 64
 
 
 class Drains(Struct, frozen=True, eq=False):
@@ -23,7 +26,7 @@ class Drains(Struct, frozen=True, eq=False):
     memory that is not pinned an asynchronous one does, and first waits for all that was queued before it.
 
     call       event row of the call
-    op         row of the outermost op around it; the call itself where there is none
+    op         row of the outermost op around it, of a hook on gradients below the engine's; the call itself without one
     begin_ns   start of the innermost op around it, else of the call: a blocking copy and the wait for it are one
     waited_ns  how long the work that was queued before `begin_ns` kept the host; 0 where the queue was empty already
     until_ns   start of the next device work that is not part of a blocking op: the queue is filled again
@@ -48,8 +51,7 @@ class Drains(Struct, frozen=True, eq=False):
         waiting = blocking | _late_reads(events, links, nesting, blocking)
         call = np.flatnonzero(waiting & (steps.step_of(events.start_ns) >= 0))
         call = call[~_of_profiler(events, call, nesting)]
-        outer = nesting.outer_op[call]
-        op = np.where(outer >= 0, outer, call)
+        op = asked_by(events, nesting, call)
         to_device = _to_device(events, links, nesting, op)
         parent = nesting.parent[call]
         inner = np.where((parent >= 0) & events.of(Category.CPU_OP)[np.maximum(parent, 0)], parent, call)
@@ -70,11 +72,34 @@ class Drains(Struct, frozen=True, eq=False):
         return cls(call, op, begin, waited, refilled, to_device, blocking[call])
 
 
+def asked_by(events: Events, nesting: Nesting, rows: Ints) -> Ints:
+    """The outermost op around each of these rows, else the row itself.
+
+    What autograd's engine runs besides a node's own function, or below what stores a gradient, is a hook: in it the
+    outermost op is the one below these.
+    """
+    outer = nesting.outer_op[rows]
+    op = np.where(outer >= 0, outer, rows)
+    engine = events.named(AUTOGRAD_NODE)
+    runs = np.append(engine | events.exactly(GRADIENT_STORE), False)
+    hooked = np.flatnonzero(engine[op])
+    at = rows[hooked]
+    for _ in range(_DEEPEST):
+        above = nesting.parent[at]
+        further = ~runs[above] & (above >= 0)
+        if not further.any():
+            break
+        at = np.where(further, above, at)
+    own = events.of(Category.CPU_OP)[at] & ~events.named("Backward", GRADIENT_STORE)[at]
+    op[hooked[own]] = at[own]
+    return op
+
+
 def _to_device(events: Events, links: Links, nesting: Nesting, op: Ints) -> Mask:
     """Whether each of these ops, or calls outside of ops, launches copies to the device and no other copies."""
     copies = np.flatnonzero(events.of(Category.MEMCPY) & (links.launch >= 0))
     launch = links.launch[copies]
-    owner = np.where(nesting.outer_op[launch] >= 0, nesting.outer_op[launch], launch)
+    owner = asked_by(events, nesting, launch)
     there = events.named("HtoD")[copies]
     return np.isin(op, owner[there]) & ~np.isin(op, owner[~there])
 

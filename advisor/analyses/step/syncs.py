@@ -105,4 +105,4 @@ def _blocked_ns(drains: Drains, dur_ns: Ints) -> Ints:
 
 
 # Ops that synchronise on the framework's account: no line of the user's asks for it.
-_FRAMEWORK = re.compile(r"autograd::engine|c10d::|torch::distributed|nccl:|DistributedDataParallel")
+_FRAMEWORK = re.compile(r"autograd::engine|c10d::|torch(::|\.)distributed|nccl:|DistributedDataParallel")

@@ -28,10 +28,11 @@ from advisor.api import (
     total,
 )
 
-from ..shared._allocator import allocator_calls
-from ..shared._host_updates import HostUpdate
-from ..shared._small_copies import told_as_small
+from ...shared._allocator import allocator_calls
+from ...shared._host_updates import HostUpdate
+from ...shared._small_copies import told_as_small
 from ._exchange_sizes import sizes_of_exchange
+from ._hooks import of_hooks
 
 # A batch, too, is fetched earlier where the host is ahead.
 IDLE = ("idle_sync", "idle_launch", "idle_host", "idle_input")
@@ -239,6 +240,11 @@ def _ahead(site: SyncSite, price: Price, ours_us: float, repeated: RepeatedOps) 
         without.append(edits.remove(selected))
         kernels = price.ops.launched(selected)
         ours_us += price.ops.us(kernels[events.dur_ns[kernels] < _SHORT_NS])
+    hooked = of_hooks(site, price)
+    if len(hooked):
+        how += "; without the hooks"
+        without = [edits.remove(hooked)]
+        ours_us += price.ops.us(price.ops.launched(hooked))
     return price.saving(
         [], [edit for edit in without if len(edit.rows)], IDLE, how, model_us=(0.0, 0.0), bound_us=ours_us
     )

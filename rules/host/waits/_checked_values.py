@@ -34,8 +34,8 @@ from advisor.api import (
     starts_in,
 )
 
-from ..shared._examples import op
-from ..shared._listed import idle_before
+from ...shared._examples import op
+from ...shared._listed import idle_before
 from ._waits import READS, Wait
 
 

@@ -21,9 +21,10 @@ from advisor.api import (
     starts_in,
 )
 
-from ..shared._gathered_objects import GATHER_TENSORS, gathers_objects
-from ..shared._made_on_host import CREATE_THERE, CREATED, made_on_host
-from ..shared._round_trips import round_trip
+from ...shared._gathered_objects import GATHER_TENSORS, gathers_objects
+from ...shared._made_on_host import CREATE_THERE, CREATED, made_on_host
+from ...shared._round_trips import round_trip
+from ._hooks import HOOKED, SELDOM, of_hooks
 from ._waits import COPIES, READS, reads_one_by_one
 from ._work_on_results import RESULTS, works_on_results
 
@@ -117,6 +118,13 @@ _WITHOUT_BARRIERS = Fix(
     "self.log('accuracy', accuracy, on_step=False, on_epoch=True, sync_dist=True)  # once an epoch\n"
     "# without Lightning: totals += values, and every 100 steps one dist.all_reduce(totals), without dist.barrier()",
 )
+# docs.pytorch.org/docs/stable/distributed.html: a barrier blocks until all processes enter it; so do collectives.
+_NO_BARRIER = Fix(
+    "Remove the barrier: the collectives of each step wait for all ranks by themselves",
+    "exact",
+    "for batch in loader:\n    dist.barrier()\n    train_step(batch)",
+    "for batch in loader:\n    train_step(batch)  # a barrier belongs where one rank writes a file and others read it",
+)
 
 # Levels of a network need each other's result, and a network has a handful; tables do not, and there are dozens.
 _LEVELS = 6
@@ -133,6 +141,9 @@ _BY_OP = {
     "aten::index_put_": _WRITTEN,
     "aten::repeat_interleave": _REPEATED,
 }
+_BARRIER = "c10d::barrier"
+# Ops that make a tensor of a value, and send it.
+_SOON = 6
 # How many there are is what they are asked for.
 _COUNTING = ("aten::unique", "aten::_unique2", "aten::unique_dim")
 # Compiled code is many ops: which of them waits its row does not say.
@@ -144,7 +155,9 @@ _TURNS, _WAITED_NS = 4, 100_000
 def fix_of(site: SyncSite, price: Price, *, trains: bool) -> Fix | None:
     """The change for one place that waits; None where none is known."""
     if "Synchronize" in site.op:
-        return _WITHOUT_BARRIERS if _of_barriers(site, price) else _WITHOUT
+        return _of_barriers(site, price) or _WITHOUT
+    if len(of_hooks(site, price)):
+        return SELDOM
     if site.op in _COUNTING:
         return _TOGETHER if site.calls > _LEVELS else None
     if site.op in _BY_OP:
@@ -164,15 +177,20 @@ def _of_values(site: SyncSite, price: Price, *, trains: bool) -> Fix | None:
     return _fewer(site) if of_the_op(site, price) else _KEPT
 
 
-def _of_barriers(site: SyncSite, price: Price) -> bool:
-    """Whether most of these waits follow a barrier directly, which waits for its all-reduce of one number."""
+def _of_barriers(site: SyncSite, price: Price) -> Fix | None:
+    """The change where most of these waits follow a barrier directly, which waits for its all-reduce of one number."""
     events = price.ops.events
     rows = np.array(site.rows, int)
     calls = np.flatnonzero(events.of(Category.CPU_OP) & price.ops.nesting.outermost)
     calls = calls[np.isin(events.thread[calls], events.thread[rows])]
-    at = np.searchsorted(events.start_ns[calls], events.start_ns[rows]) - 1
-    before = calls[at[at >= 0]]
-    return 2 * int(events.named("c10d::barrier")[before].sum()) > len(rows)
+    at = np.searchsorted(events.start_ns[calls], events.start_ns[rows])
+    if 2 * int(events.named(_BARRIER)[calls[at[at > 0] - 1]].sum()) <= len(rows):
+        return None
+    sends = (events.named("c10d::") & ~events.named(_BARRIER))[calls]
+    reach = np.append(0, np.cumsum(sends))
+    # What ranks exchange within the next ops is what the barrier was for.
+    soon = reach[np.minimum(at + _SOON, len(calls))] > reach[at]
+    return _WITHOUT_BARRIERS if 2 * int(soon.sum()) > len(rows) else _NO_BARRIER
 
 
 def _to_host(site: SyncSite, price: Price, *, trains: bool) -> Fix:
@@ -266,6 +284,25 @@ SITES = [
         draw(
             """
             step   [1                        ][2                        ]
+            cpu    [F ][A ][S    ]   [R][B  ] [F ][A ][S    ]   [R][B  ]
+            gpu 7   [K      ]           [K  ]  [K      ]           [K  ]
+            gpu 20          [N ]     [N ]               [N ]     [N ]
+            """,
+            us=1000,
+            world_size=2,
+            A=Ev("c10d::barrier", launches="collective"),
+            R=Ev("c10d::allreduce_", launches="collective"),
+            N=NCCL,
+            S=SYNC,
+        ),
+        saves_us=(0, 9000),
+        fixes=("without a barrier for each",),
+    ),
+    Example(
+        "a barrier before each step, and nothing that ranks exchange",
+        draw(
+            """
+            step   [1                        ][2                        ]
             cpu    [F ][A ][S    ]   [B     ] [F ][A ][S    ]   [B     ]
             gpu 7   [K      ]         [K     ] [K      ]         [K     ]
             gpu 20          [N ]                        [N ]
@@ -276,9 +313,10 @@ SITES = [
             N=NCCL,
             S=SYNC,
         ),
-        saves_us=(0, 9000),
-        fixes=("without a barrier for each",),
+        saves_us=(0, 12_000),
+        fixes=("Remove the barrier",),
     ),
+    *HOOKED,
     replace(CREATED, saves_us=(0, 20_000), says=("`to` makes the host wait",)),
     _read("values that a loop reads one by one", "aten::item", "lengths.tolist()"),
     _read("conditions that a loop asks for one by one", "aten::is_nonzero", "conditions of the whole batch"),

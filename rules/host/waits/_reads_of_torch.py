@@ -24,7 +24,7 @@ from advisor.api import (
     starts_in,
 )
 
-from ..shared._torch_optimizers import has_fused
+from ...shared._torch_optimizers import has_fused
 from ._waits import READS
 
 _CHECK = "_amp_foreach_non_finite_check_and_unscale_"

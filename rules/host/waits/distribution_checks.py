@@ -27,10 +27,10 @@ import numpy as np
 
 from advisor.api import D2H_PAGEABLE, FORWARD, Drawing, Ev, Events, Example, Finding, Ints, Lines, Price, draw
 
-from ..shared._examples import op
-from ..shared._places import place
-from ..shared._runs_of_ops import lines_of, spent_in
-from ..shared._words import each_step, plural
+from ...shared._examples import op
+from ...shared._places import place
+from ...shared._runs_of_ops import lines_of, spent_in
+from ...shared._words import each_step, plural
 from ._checked_values import UNCHECKED
 
 _ASKS = "aten::_is_all_true"

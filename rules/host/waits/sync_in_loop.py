@@ -58,8 +58,8 @@ from advisor.api import (
     duration,
 )
 
-from ..shared._host_updates import offloaded
-from ..shared._words import count, each_step
+from ...shared._host_updates import offloaded
+from ...shared._words import count, each_step
 from ._checked_values import CHECKED, OF_CHECKS, UNCHECKED, checked, without_checks
 from ._exchange_sizes import FIX, NEEDED, SIZES, sizes_of_exchange
 from ._reads_of_torch import READ_BY_TORCH, UNSCALED, read_by_torch, to_be_left
