@@ -91,6 +91,14 @@ KEEP_PARAMETERS = Fix(
     "fully_shard(layer)",
     "fully_shard(layer, reshard_after_forward=False)",
 )
+# torch.distributed.fsdp.ShardingStrategy: SHARD_GRAD_OP keeps parameters after the forward pass.
+KEEP_FSDP1 = Fix(
+    "Keep parameters for the backward pass with `ShardingStrategy.SHARD_GRAD_OP`, if memory allows",
+    "exact",
+    "FullyShardedDataParallel(model, sharding_strategy=ShardingStrategy.FULL_SHARD)",
+    "FullyShardedDataParallel(model, sharding_strategy=ShardingStrategy.SHARD_GRAD_OP)\n"
+    "# Accelerate: fsdp_sharding_strategy: SHARD_GRAD_OP;  fully_shard: reshard_after_forward=False",
+)
 PREFETCH_FORWARD = Fix(
     "Gather two layers ahead with `set_modules_to_forward_prefetch()`, if memory allows",
     "exact",

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from advisor.api import Finding, Fix, KindOfTalk, Library, Price, RankRecord, Saving, data_size, duration, edits
+import numpy as np
+
+from advisor.api import Finding, Fix, Ints, KindOfTalk, Library, Price, RankRecord, Saving, data_size, duration, edits
 
 from ..shared._places import set_at
 from ..shared._words import count, percent
-from ._libraries import ACCUMULATE_FSDP2, HARDLY, KEEP_PARAMETERS, PREFETCH_FORWARD, exchange_fix, sharded_fix
+from ._libraries import (
+    ACCUMULATE_FSDP2,
+    HARDLY,
+    KEEP_FSDP1,
+    KEEP_PARAMETERS,
+    PREFETCH_FORWARD,
+    exchange_fix,
+    sharded_fix,
+)
 
 # What else is said of these kinds. How the stages of a pipeline fill and drain is a rule's of its own, which needs the
 # traces of all of them. Buffers are those of buffer-broadcasts, norms those of _synchronized_norms.
@@ -59,8 +69,11 @@ def finding(
         most_us = kind.exposed_us * share
         saving = scale.saving(0.0, most_us, how)
         if breakdown.on_device:
-            shorter = [edits.scale(kind.rows, 1 - share)]
-            saving = price.saving([], shorter, (), how, model_us=(0.0, most_us), bound_us=most_us)
+            again = _second_gathers(kind, price) if fix in (KEEP_FSDP1, KEEP_PARAMETERS) else kind.rows[:0]
+            shorter = edits.remove(again) if len(again) else edits.scale(kind.rows, 1 - share)
+            if len(again):
+                most_us = min(most_us, breakdown.us_in(breakdown.talking, price.ops.events.covered(again)))
+            saving = price.saving([], [shorter], (), how, model_us=(0.0, most_us), bound_us=most_us)
     asked = ", launched by compiled code" if kind.compiled >= _MOSTLY else ""
     return Finding(
         message=message(price, kind.exposed_us, kind.us, kind.calls, kind.bytes, f" {said(kind, library)}", asked),
@@ -104,7 +117,25 @@ def _change(
     if fix is PREFETCH_FORWARD and (again := _gathered_again(kind, price)) * kind.us > coverable * kind.exposed_us:
         # What is sent takes longer than there is computation to hide it: only less of it helps.
         fix, share = KEEP_PARAMETERS, again
+    if fix is None and library.name == "fsdp1" and (again := _gathered_again(kind, price)):
+        fix, share = KEEP_FSDP1, again
     return coverable if share == 1 else min(share * kind.us / kind.exposed_us, 1.0), fix, _SPARED
+
+
+def _second_gathers(kind: KindOfTalk, price: Price) -> Ints:
+    """The gathers of each step's backward pass, by the order of their launches: the later half of them."""
+    events, links = price.ops.events, price.ops.links
+    known = kind.rows[events.collective[kind.rows] >= 0]
+    gather = ["gather" in events.collective_table[at].name.lower() for at in events.collective[known].tolist()]
+    rows = known[np.array(gather, bool)]
+    launch = links.launch[rows]
+    asked_ns = np.where(launch >= 0, events.start_ns[np.maximum(launch, 0)], events.start_ns[rows])
+    order = np.lexsort((asked_ns, links.step[rows]))
+    rows, step = rows[order], links.step[rows][order]
+    first = np.searchsorted(step, step)
+    many = np.searchsorted(step, step, side="right") - first
+    found: Ints = rows[2 * (np.arange(len(rows)) - first) >= many]
+    return found
 
 
 def _gathered_again(kind: KindOfTalk, price: Price) -> float:

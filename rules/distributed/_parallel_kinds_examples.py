@@ -57,6 +57,26 @@ def _with(asks: str, talks: Ev, around: Ev | str = "aten::add", forward: Ev | st
     return draw(_ON_DEVICE, us=1000, world_size=8, C=outside, F=forward, A=asked, N=talks, device="H100")
 
 
+# Weights are gathered for the forward pass (H) and, as they were given back, again for the backward pass (I).
+_AGAIN = """
+    step   [1                                    ][2                                    ]
+    cpu    [C           ]                         [C           ]
+    cpu    [H][F ][I][B ][A]                      [H][F ][I][B ][A]
+    gpu 7          [K   ]     [K    ]                     [K   ]     [K    ]
+    gpu 20  [N    ]      [M   ]     [R   ]         [N    ]      [M   ]     [R   ]
+    """
+
+
+def _gathered(twice: bool) -> Drawing:
+    asks = {word: Ev("c10d::_allgather_base_", launches="collective") for word in "HI"}
+    gather, reduction = _talks("_allgather_base", "BFloat16"), _talks("_reduce_scatter_base", "BFloat16")
+    lanes = _AGAIN if twice else _AGAIN.replace("[I]", "   ").replace("[M   ]", "      ")
+    rows = {"C": Ev("FullyShardedDataParallel.forward", launches=""), "F": FORWARD, "N": gather, "M": gather} | asks
+    last = {"A": Ev("c10d::_reduce_scatter_base_", launches="collective"), "R": reduction}
+    known: dict[str, Any] = {word: row for word, row in (rows | last).items() if f"[{word}" in lanes}
+    return draw(lanes, us=1000, world_size=8, device="H100", **known)
+
+
 _TABLES = Ev("fbgemm::permute_pooled_embs")
 _SEND_RECEIVE = Ev("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "kernel")
 _PIPELINE = Ev("## start_sparse_data_dist 1 ##", "user_annotation")
@@ -158,6 +178,18 @@ LIBRARIES = [
         _with("c10d::_reduce_scatter_base_", _talks("_reduce_scatter_base"), "FullyShardedDataParallel.forward"),
         saves_us="unknown",
         says=("by FullyShardedDataParallel",),
+    ),
+    Example(
+        "FullyShardedDataParallel gathers weights again for the backward pass",
+        _gathered(twice=True),
+        saves_us=(0, 6000),
+        fixes=("ShardingStrategy.SHARD_GRAD_OP",),
+    ),
+    Example(
+        "it keeps them: one gather for each reduction",
+        _gathered(twice=False),
+        saves_us="unknown",
+        near_miss=True,
     ),
 ]
 

@@ -6,6 +6,8 @@ nodes around it, on its own thread.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from advisor.api import (
@@ -70,9 +72,13 @@ _STEPS = """
     """
 
 
-def _example(name: str, fix: str, **rows: Ev) -> Example:
+def _example(name: str, fix: str, **rows: Any) -> Example:
     lanes = "\n".join(line for line in _STEPS.splitlines() if "[D" not in line or "D" in rows)
-    reads = {"I": Ev("aten::item", launches="memcpy", blocks=True), "C": D2H_PAGEABLE, "A": Ev("aten::norm")}
+    reads: dict[str, Any] = {
+        "I": Ev("aten::item", launches="memcpy", blocks=True),
+        "C": D2H_PAGEABLE,
+        "A": Ev("aten::norm"),
+    }
     drawn = draw(lanes, us=1000, F=Ev("aten::linear"), O=Ev("aten::_foreach_add_"), N=node(1), **reads, **rows)
     if not fix:
         return Example(name, drawn, near_miss=True)
