@@ -17,6 +17,7 @@ from ._libraries import (
     exchange_fix,
     sharded_fix,
 )
+from .late_shard_gathers import gathers_late
 
 # What else is said of these kinds. How the stages of a pipeline fill and drain is a rule's of its own, which needs the
 # traces of all of them. Buffers are those of buffer-broadcasts, norms those of _synchronized_norms.
@@ -69,10 +70,8 @@ def finding(
         most_us = kind.exposed_us * share
         saving = scale.saving(0.0, most_us, how)
         if breakdown.on_device:
-            again = _second_gathers(kind, price) if fix in (KEEP_FSDP1, KEEP_PARAMETERS) else kind.rows[:0]
-            shorter = edits.remove(again) if len(again) else edits.scale(kind.rows, 1 - share)
-            if len(again):
-                most_us = min(most_us, breakdown.us_in(breakdown.talking, price.ops.events.covered(again)))
+            twice = fix is KEEP_FSDP1
+            shorter = edits.remove(_second_gathers(kind, price)) if twice else edits.scale(kind.rows, 1 - share)
             saving = price.saving([], [shorter], (), how, model_us=(0.0, most_us), bound_us=most_us)
     asked = ", launched by compiled code" if kind.compiled >= _MOSTLY else ""
     return Finding(
@@ -117,8 +116,9 @@ def _change(
     if fix is PREFETCH_FORWARD and (again := _gathered_again(kind, price)) * kind.us > coverable * kind.exposed_us:
         # What is sent takes longer than there is computation to hide it: only less of it helps.
         fix, share = KEEP_PARAMETERS, again
-    if fix is None and library.name == "fsdp1" and (again := _gathered_again(kind, price)):
-        fix, share = KEEP_FSDP1, again
+    if fix is None and library.name == "fsdp1" and not gathers_late(price, record, kind.rows):
+        again = _gathered_again(kind, price)
+        fix, share = (KEEP_FSDP1, again) if again else (fix, share)
     return coverable if share == 1 else min(share * kind.us / kind.exposed_us, 1.0), fix, _SPARED
 
 

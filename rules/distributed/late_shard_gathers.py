@@ -113,6 +113,11 @@ def check(
     )
 
 
+def gathers_late(price: Price, record: RankRecord | None, rows: Ints) -> bool:
+    """Whether this rule has something to say of these gathers, before others do."""
+    return bool(_late(record.settings) if record and record.settings.fsdp else _backward(price, rows)[1])
+
+
 def _exposed_us(price: Price, communication: Communication, rows: Ints) -> float:
     """Recorded µs per step in which the device runs these and nothing else."""
     events = price.ops.events

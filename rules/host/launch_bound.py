@@ -5,7 +5,7 @@ Gaps in which the device has nothing queued while the host is preparing the next
 many launches a step has, what one costs the host, and how short the kernels are. If single ops make most launches, as a
 convolution that goes through its batch sample by sample does, they are named. So are loops: the same few ops again and
 again within a step, more often than any model has layers, or without the weights of layers. Waits in loops that
-`separate-tables` or `recurrent-positions` reports are left to these.
+`separate-tables`, `recurrent-positions` or `sync-in-loop` reports are left to these.
 
 ## Why it costs time
 Each PyTorch op costs the host some microseconds before its kernel is launched. Where kernels are shorter than
@@ -29,8 +29,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from msgspec import Struct
-from msgspec.structs import replace
 
 from advisor.api import (
     AUTOGRAD_NODE,
@@ -48,7 +46,6 @@ from advisor.api import (
     OpLoop,
     Price,
     RankRecord,
-    RepeatedOps,
     Saving,
     Steps,
     Trace,
@@ -57,16 +54,15 @@ from advisor.api import (
     duration,
     edits,
     intersect,
-    subtract,
     total,
     union,
 )
 
-from ..cheaper_equivalents._positions_on_device import KINDS, ToldPositions
 from ..cheaper_equivalents._positions_on_device_examples import ONE_BY_ONE as IN_TURN
-from ..cheaper_equivalents.indices._tables_on_device import ONE_BY_ONE, ToldTables
+from ..cheaper_equivalents.indices._tables_on_device import ONE_BY_ONE
 from ..shared._compiled_regions import differentiated_again
 from ..shared._words import count, percent
+from ._launch_waits import LaunchWaits
 from ._launches_in_ops import BLOCKING, ManyLaunches, many_launches
 
 # From this share on it is the backward pass alone that is slow to launch: it has two thirds of the kernels elsewhere.
@@ -78,40 +74,6 @@ _MOST = 0.5
 _PAUSE_US = 100
 # More names of ops are no help to find a loop.
 _NAMED = 4
-_LOOK_UP = "embedding"
-
-
-class LaunchWaits(Struct, frozen=True, eq=False):
-    """Idle time before launches, without that which `separate-tables` or `recurrent-positions` tells.
-
-    spans     the waits (absolute ns);  us, share: per profiled step
-    repeated  loops, but for those that these tell
-    """
-
-    spans: Intervals
-    us: float
-    share: float
-    repeated: RepeatedOps
-
-    @classmethod
-    def compute(cls, price: Price, repeated: RepeatedOps, tables: ToldTables, positions: ToldPositions) -> LaunchWaits:
-        """The waits of a trace."""
-        breakdown = price.breakdown
-        spans, us, share = (
-            breakdown.intervals["idle_launch"],
-            breakdown.us("idle_launch"),
-            breakdown.share("idle_launch"),
-        )
-        told = np.concatenate((tables.spans, positions.spans))
-        if not len(told):
-            return cls(spans, us, share, repeated)
-        told = union(told[:, 0], told[:, 1])
-        left = us - breakdown.us_in("idle_launch", told)
-        names = {_LOOK_UP} if len(tables.spans) else set()
-        names |= {name.removeprefix("aten::") for name in KINDS} if len(positions.spans) else set()
-        others = tuple(loop for loop in repeated.loops if not names.intersection(loop.ops))
-        spans, share = subtract(spans, told), share * (left / us if us else 1.0)
-        return cls(spans, left, share, replace(repeated, loops=others))
 
 
 def check(

@@ -234,7 +234,7 @@ def _ahead(site: SyncSite, price: Price, ours_us: float, repeated: RepeatedOps) 
     how = "low: nothing; high: the step without these waits, with the host as far ahead as its launches allow"
     gone = events.exactly(*READS)[rows] & reads_one_by_one(site)
     without = [edits.remove(rows[gone]), edits.unsync(rows[~gone])]
-    selected = _selected(rows, price, repeated) if site.calls > FEW_READS else rows[:0]
+    selected = _selected(site, price, repeated)
     if len(selected):
         how += "; the loop that selects by masks in one pass, forwards and backwards"
         without.append(edits.remove(selected))
@@ -250,18 +250,24 @@ def _ahead(site: SyncSite, price: Price, ours_us: float, repeated: RepeatedOps) 
     )
 
 
-def _selected(rows: Ints, price: Price, repeated: RepeatedOps) -> Ints:
-    """What selects by masks among these waits, with its backward pass; and all of the loop in which most of it lies.
+def go_with_loops(site: SyncSite, price: Price, repeated: RepeatedOps) -> bool:
+    """Whether most of these select by masks in loops: a reduction with the mask of the whole batch has no loop.
 
-    A reduction with the mask of the whole batch has neither. Experts of a mixture keep their products.
+    Experts of a mixture keep their products.
     """
-    events = price.ops.events
+    events, rows = price.ops.events, np.array(site.rows, int)
     selecting = rows[events.exactly(*_MASKS)[rows]]
-    if not len(selecting):
-        return selecting
     inside = starts_in(events.start_ns[selecting], repeated.spans)
     looped = 2 * int(inside.sum()) > len(inside) and not any(loop.routed for loop in repeated.loops)
-    return np.concatenate((selecting, backward_of(events, selecting), repeated.rows if looped else rows[:0]))
+    return site.calls > FEW_READS and looped
+
+
+def _selected(site: SyncSite, price: Price, repeated: RepeatedOps) -> Ints:
+    """What selects by masks among these waits, with its backward pass; and all of the loop in which most of it lies."""
+    events, rows = price.ops.events, np.array(site.rows, int)
+    selecting = rows[events.exactly(*_MASKS)[rows]] if site.calls > FEW_READS else rows[:0]
+    looped = repeated.rows if go_with_loops(site, price, repeated) else rows[:0]
+    return np.concatenate((selecting, backward_of(events, selecting), looped))
 
 
 def _saving(site: SyncSite, cost_us: float, busy: GpuBusy, price: Price) -> Saving:

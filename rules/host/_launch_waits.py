@@ -1,0 +1,61 @@
+"""What the device waits for launches, as far as no other rule tells the loop that they lie in."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from advisor.api import Intervals, Price, RepeatedOps, subtract, union
+
+from ..cheaper_equivalents._positions_on_device import KINDS, ToldPositions
+from ..cheaper_equivalents.indices._tables_on_device import ToldTables
+from .waits._waits import Waits, go_with_loops
+
+_LOOK_UP = "embedding"
+
+
+class LaunchWaits(Struct, frozen=True, eq=False):
+    """Idle time before launches, without that which other rules tell: of tables, positions, and loops that read.
+
+    spans     the waits (absolute ns);  us, share: per profiled step
+    repeated  loops, but for those that these tell
+    """
+
+    spans: Intervals
+    us: float
+    share: float
+    repeated: RepeatedOps
+
+    @classmethod
+    def compute(
+        cls,
+        price: Price,
+        repeated: RepeatedOps,
+        tables: ToldTables,
+        positions: ToldPositions,
+        waits: Waits | None,
+    ) -> LaunchWaits:
+        """The waits of a trace. Missing waits: it has no calls that could block."""
+        breakdown = price.breakdown
+        spans, us, share = (
+            breakdown.intervals["idle_launch"],
+            breakdown.us("idle_launch"),
+            breakdown.share("idle_launch"),
+        )
+        # Reads of masks go with the loop around them, and its launches with both, unless these are what it lasts for.
+        looped_us = breakdown.us_in("idle_launch", repeated.spans)
+        masks = (
+            [one.site for one in waits.told if go_with_loops(one.site, price, repeated)] if waits is not None else []
+        )
+        reads = any(2 * site.us >= looped_us for site in masks)
+        told = np.concatenate((tables.spans, positions.spans, repeated.spans if reads else repeated.spans[:0]))
+        if not len(told):
+            return cls(spans, us, share, repeated)
+        told = union(told[:, 0], told[:, 1])
+        left = us - breakdown.us_in("idle_launch", told)
+        names = {_LOOK_UP} if len(tables.spans) else set()
+        names |= {name.removeprefix("aten::") for name in KINDS} if len(positions.spans) else set()
+        others = tuple(loop for loop in repeated.loops if not reads and not names.intersection(loop.ops))
+        spans, share = subtract(spans, told), share * (left / us if us else 1.0)
+        return cls(spans, left, share, replace(repeated, loops=others))
