@@ -17,6 +17,7 @@ from benchmarks.gpu.drawn_jobs import (
     sixteenth_set,
     thirtieth_set,
     thirty_first_set,
+    thirty_second_set,
     twentieth_set,
     twenty_eighth_set,
     twenty_fifth_set,
@@ -55,6 +56,7 @@ _ALIKE = 0.01
         (twenty_ninth_set, 7),
         (thirtieth_set, 7),
         (thirty_first_set, 6),
+        (thirty_second_set, 4),
     ],
     ids=lambda value: value.__name__.rpartition(".")[2] if isinstance(value, ModuleType) else "",
 )
