@@ -74,6 +74,12 @@ _WRITTEN = Fix(
     "out[mask] = change(x[mask])",
     "out = torch.where(mask[:, None], change(x), out)  # computes all of x, and waits for nothing",
 )
+_CHOSEN = Fix(
+    "Compute all rows, and choose with `torch.where` instead of selecting by a mask",
+    "exact",
+    "chosen = x[mask]\nx[mask] = change(chosen)",
+    "x = torch.where(mask[:, None], change(x), x)  # of a shape that is known",
+)
 _REPEATED = Fix(
     "Pass `output_size`, which the op otherwise waits for",
     "exact",
@@ -142,8 +148,19 @@ _BY_OP = {
     "aten::repeat_interleave": _REPEATED,
 }
 _BARRIER = "c10d::barrier"
-# Ops that make a tensor of a value, and send it.
+# Ops that make a tensor of a value and send it, or compute a loss of what was selected.
 _SOON = 6
+_REDUCTIONS = (
+    "aten::mean",
+    "aten::sum",
+    "aten::max",
+    "aten::min",
+    "aten::amax",
+    "aten::amin",
+    "loss",
+    "norm",
+    "aten::dot",
+)
 # How many there are is what they are asked for.
 _COUNTING = ("aten::unique", "aten::_unique2", "aten::unique_dim")
 # Compiled code is many ops: which of them waits its row does not say.
@@ -162,7 +179,8 @@ def fix_of(site: SyncSite, price: Price, *, trains: bool) -> Fix | None:
         return _TOGETHER if site.calls > _LEVELS else None
     if site.op in _BY_OP:
         # By itself, and not within an index: what is found once serves all who ask.
-        return (site.op == "aten::nonzero" and _fewer(site)) or _BY_OP[site.op]
+        fewer = _fewer(site) if site.op == "aten::nonzero" else None
+        return fewer or (_CHOSEN if _BY_OP[site.op] is _MASKED and not _reduced(site, price) else _BY_OP[site.op])
     return _of_values(site, price, trains=trains)
 
 
@@ -175,6 +193,15 @@ def _of_values(site: SyncSite, price: Price, *, trains: bool) -> Fix | None:
     if reads_one_by_one(site):
         return _CONDITIONS if site.op == "aten::is_nonzero" else _AT_ONCE
     return _fewer(site) if of_the_op(site, price) else _KEPT
+
+
+def _reduced(site: SyncSite, price: Price) -> bool:
+    """Whether most of what these select is reduced to numbers by one of the next ops, as a loss is."""
+    events, outer = price.ops.events, price.ops.outermost
+    rows = np.array(site.rows, int)
+    at = np.searchsorted(events.start_ns[outer], events.start_ns[rows], side="right")
+    reach = np.append(0, np.cumsum(events.named(*_REDUCTIONS)[outer]))
+    return bool(2 * int((reach[np.minimum(at + _SOON, len(outer))] > reach[at]).sum()) > len(rows))
 
 
 def _of_barriers(site: SyncSite, price: Price) -> Fix | None:

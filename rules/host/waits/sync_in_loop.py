@@ -162,9 +162,21 @@ EXAMPLES = [
     ),
     Example(
         "losses are selected by a mask",
-        draw(_STEPS, us=1000, I=Ev("aten::index", launches="memcpy", blocks=True), C=D2H_PAGEABLE),
+        draw(
+            _STEPS.replace("[B ", "[M "),
+            us=1000,
+            I=Ev("aten::index", launches="memcpy", blocks=True),
+            C=D2H_PAGEABLE,
+            M=Ev("aten::mean"),
+        ),
         saves_us=(0, 6000),
         fixes=("torch.where(mask, losses, 0).sum() / mask.sum()",),
+    ),
+    Example(
+        "samples are selected by a mask",
+        draw(_STEPS, us=1000, I=Ev("aten::index", launches="memcpy", blocks=True), C=D2H_PAGEABLE),
+        saves_us=(0, 6000),
+        fixes=("Compute all rows, and choose with `torch.where`",),
     ),
     Example(
         "values are written where a mask is true",
