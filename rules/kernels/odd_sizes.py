@@ -15,12 +15,15 @@ Choose sizes that are multiples of 8, better of 64: a vocabulary of 50,304 inste
 instead of 3,137. Added classes are never the target, added tokens are masked.
 
 ## When to leave it
-Sizes that a published model prescribes, and attention that a fused kernel can compute as a whole: that removes these
+Sizes that a published model prescribes, or that data decide: many products of a step that differ in one size, as those
+of experts with their tokens, are not reported. Attention that a fused kernel can compute as a whole: that removes these
 multiplications. Where it runs op by op, `unfused-attention` says so, and this rule gives no number for its sizes.
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -62,6 +65,7 @@ def check(
         for group in work.groups
         if odd_size(group) and group.us / group.calls >= LEAST_US and group.reached < WELL_MADE
     ]
+    every = _chosen(price, every)
     alone = _outside_attention(price, every)
     if saving := _saving(price, work, alone, min_share):
         yield _finding(price, lines, alone, saving)
@@ -138,6 +142,20 @@ def _outside_attention(price: Price, groups: Sequence[WorkGroup]) -> list[WorkGr
     return [group for group in groups if 2 * int(inside[group.kernels].sum()) <= len(group.kernels)]
 
 
+def _chosen(price: Price, groups: Sequence[WorkGroup]) -> list[WorkGroup]:
+    """Without products of which a step has many that differ in this size alone, as for tokens of experts."""
+    seen = Counter[tuple[str, str, int]]()
+    keys = []
+    for group in groups:
+        others = json.dumps(
+            [["?" if size == odd_size(group) else size for size in one] for one in json.loads(group.dims)]
+        )
+        steps = np.unique(price.ops.links.step[group.rows]).tolist()
+        keys.append([(group.op, others, step) for step in steps])
+        seen.update(keys[-1])
+    return [group for group, mine in zip(groups, keys, strict=True) if max(seen[key] for key in mine) < _OF_DATA]
+
+
 def _excess_us(group: WorkGroup, near: float) -> float:
     """Time per step beyond that of kernels which reach `near` of the peak."""
     return group.us * (1 - _factor(group, near))
@@ -180,6 +198,8 @@ def _fix(size: int) -> Fix:
     )
 
 
+# Sizes of one product in a step: a model chooses one or two, a batch of pictures of several sizes some.
+_OF_DATA = 4
 _HALF = "c10::BFloat16"
 
 
@@ -271,6 +291,25 @@ EXAMPLES = [
     Example(
         "a kernel of cuBLAS that loads eight numbers at once, which it only does where rows are aligned",
         _drawn(_product(4096, 243, 50257), _WIDE),
+        near_miss=True,
+    ),
+    Example(
+        "tokens of four experts, which the data decide",
+        draw(
+            """
+            step   [1                                   ][2                                   ]
+            cpu    [A][B][C][D][S                      ] [A][B][C][D][S                      ]
+            gpu 7   [K     ][K     ][K     ][K     ]      [K     ][K     ][K     ][K     ]
+            """,
+            us=200,
+            device="A100",
+            S=SYNC,
+            K=_ODD,
+            A=_product(2816, 4669, 1024),
+            B=_product(2816, 3933, 1024),
+            C=_product(2816, 3441, 1024),
+            D=_product(2816, 3195, 1024),
+        ),
         near_miss=True,
     ),
     Example("sizes that fit", _drawn(_product(4096, 240, 50304), _FIT)),
