@@ -31,6 +31,8 @@ _UNIT = re.compile(r"(?<=\d) (?=(?:%|(?:[mµn]?s|[kMGT]?B)\b))")
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 # One screen: more findings than this are counted, not listed.
 _MORE_LIMIT = 6
+# Of those that nothing confirms yet, the first that may save so much of the step are told in full.
+_FULL_LIMIT, _MATTERS = 2, 0.05
 # The reasons why most of the rules that could not judge could not.
 _REASONS_LIMIT = 4
 _NAMES_LIMIT = 3
@@ -198,13 +200,20 @@ def _brief(ranked: _ranking.Ranked, said: _verdict.Headline) -> str:
     return _fit(text)
 
 
+def _matters(report: Report, ranked: _ranking.Ranked) -> bool:
+    """Whether a finding that nothing confirms yet may save enough to be read: a line of it alone says no fix."""
+    saving, whole_us = ranked.finding.saving, ranked.finding.run_us or report.step_us
+    return saving is not None and bool(whole_us) and saving.high_us >= _MATTERS * (whole_us or 0.0)
+
+
 def _apart(report: Report) -> Iterator[str]:
     found = _ranking.groups(report)
     said = _verdict.headline(report)
     if found.unconfirmed:
         yield "Not confirmed yet by a real trace or a measured pair"
-        for ranked in found.unconfirmed[:_MORE_LIMIT]:
-            yield _brief(ranked, said)
+        for at, ranked in enumerate(found.unconfirmed[:_MORE_LIMIT]):
+            full = at < _FULL_LIMIT and _matters(report, ranked)
+            yield from _in_full(report, ranked, said) if full else [_brief(ranked, said)]
     if found.out_of_reach:
         yield "Costs that no change to the script removes"
         for ranked in found.out_of_reach[:_MORE_LIMIT]:

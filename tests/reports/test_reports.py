@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from msgspec.structs import replace
 
 from advisor.engine import registry
-from advisor.model import Finding, Health, Outcome, Report, Saving, Source
+from advisor.model import Finding, Fix, Health, Outcome, Report, Saving, Source
 from advisor.report.report_file import decode, encode
 
 FORMATS = ("agent", "html", "json", "junit", "markdown", "sarif", "text")
@@ -117,6 +117,17 @@ def test_an_unconfirmed_rule_is_never_among_the_best(form: str) -> None:
         best = re.search(r'(?s)<ol class="best">.*?</ol>', text)
         assert best
         assert "98.0 ms" not in best[0]
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.2, True), (0.01, False)])
+def test_the_summary_says_the_fix_of_an_unconfirmed_finding_that_matters(share: float, told: bool) -> None:
+    report = fixtures.canonical()
+    saving = Saving(0.0, share * (report.step_us or 0.0), "replayed", "how")
+    finding = Finding("Kernels are slow.", saving=saving, fix=Fix("Choose other kernels", "numerics"))
+    outcomes = (*report.outcomes, Outcome("dreamer", "found", (finding,), confirmed=False, title="A dream"))
+    text = render("text", replace(report, outcomes=outcomes))
+    assert ("fix: Choose other kernels" in text) is told
+    assert "dreamer: saves" in text
 
 
 def test_the_summary_fits_a_terminal() -> None:
