@@ -80,9 +80,9 @@ def counted_once(
     before it that claim the same time. Without a replay, or edits, idle time is divided by the parts of the step:
     together they save no more of a part than it holds.
 
-    A finding with nothing left, or less than the replay is off, has no number. One that changes more than the other
-    is not told with less left than its rule reports (`least`, rule id -> share of the step): `how` of the other names
-    it, and its rule is clear.
+    A finding with nothing left, or less than the replay is off, has no number. One with less left than its rule reports
+    (`least`, rule id -> share of the step) is not told, nor is one with nothing left that changes more than the other:
+    `how` of the other names it, and its rule is clear.
 
     parts_us: the parts of the breakdown, on the scale of the savings.
     """
@@ -170,12 +170,13 @@ class _Division(Struct):
                 before.append(one)
                 continue
             owner = rivals[0] if len(rivals) == 1 else min(rivals, key=lambda other: self._left_us(one, [other]))
-            if left_us >= self._least_us(one, owner, rivals):
+            if left_us >= max(self._nothing_us(one, rivals), self.least.get(one.rule, 0.0) * self.step_us):
                 less = _less(one, left_us, owner.rule)
                 told[one.place] = less.finding
                 before.append(less)
-            elif one.changes_more_than(owner):
-                told[one.place] = f"`{owner.rule}` saves the same time and changes less"
+            elif one.changes_more_than(owner) or left_us >= self._nothing_us(one, rivals):
+                less_so = "the same time and changes less" if one.changes_more_than(owner) else "most of the same time"
+                told[one.place] = f"`{owner.rule}` saves {less_so}"
                 before[before.index(owner)] = joined = _joined(owner, one)
                 told[owner.place] = joined.finding
             else:
@@ -189,15 +190,11 @@ class _Division(Struct):
         """
         return self.replay is None or bool(one.edits and other.edits) or one.changes_more_than(other)
 
-    def _least_us(self, one: _Counted, owner: _Counted, rivals: Sequence[_Counted]) -> float:
-        """Below this nothing is told: it is within the error of the replay, or a rule would not advise it alone.
-
-        What changes no more than the other is still worth what is left.
-        """
-        share = self.least.get(one.rule, 0.0) if one.changes_more_than(owner) else 0.0
+    def _nothing_us(self, one: _Counted, rivals: Sequence[_Counted]) -> float:
+        """Below this nothing is left: it is within the error of the replay."""
         together_us = one.saving.high_us + sum(other.saving.high_us for other in rivals)
         error = self.replay.error_share if self.replay is not None and one.edits else 0.0
-        return max(max(share, NOTHING_SHARE) * self.step_us, error * together_us)
+        return max(NOTHING_SHARE * self.step_us, error * together_us)
 
     def _left_us(self, one: _Counted, rivals: Sequence[_Counted]) -> float:
         """What a finding saves at most once these others are made."""

@@ -131,10 +131,10 @@ _EXACT, _COMPILED = Fix("Read it later", "exact"), Fix("Compile it", "numerics",
 
 @pytest.mark.parametrize(
     ("least", "fix", "high_us"),
-    [(0.04, _COMPILED, 100.0), (0.06, _COMPILED, None), (0.06, _EXACT, 100.0)],
-    ids=["as much as its rule reports", "less than that", "a change of one place is worth what is left"],
+    [(0.04, _COMPILED, 100.0), (0.06, _COMPILED, None), (0.04, _EXACT, 100.0), (0.06, _EXACT, None)],
+    ids=["the whole model", "the whole model, too little", "a place", "a place, too little"],
 )
-def test_what_changes_more_is_told_only_where_its_rule_would_report_what_is_left(
+def test_what_is_left_is_told_only_where_its_rule_would_report_as_much(
     least: float, fix: Fix, high_us: float | None
 ) -> None:
     """100 µs are left to the launches, 5 % of the step."""
