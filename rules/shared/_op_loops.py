@@ -52,6 +52,7 @@ def op_loops(price: Price) -> list[OpLoop]:
     step = ops.links.step[rows]
     changes = np.flatnonzero((small[1:] != small[:-1]) | (step[1:] != step[:-1])) + 1
     found: dict[tuple[str, ...], list[Ints]] = {}
+    times: Counter[tuple[str, ...]] = Counter()
     first, after = np.append(0, changes), np.append(changes, len(rows))
     # Nearly all runs are short.
     long = after - first >= _TIMES
@@ -62,11 +63,9 @@ def op_loops(price: Price) -> list[OpLoop]:
         if len(names) <= _OPS and min(names.values()) >= _TIMES:
             key = tuple(sorted(events.names[one].removeprefix("aten::") for one in names))
             found.setdefault(key, []).append(run)
+            times[key] += min(names.values())  # an iteration may run one of them twice
     count = ops.steps.count
-    return [
-        OpLoop(key, sum(map(len, runs)) / len(key) / count, np.concatenate(runs), len(runs))
-        for key, runs in found.items()
-    ]
+    return [OpLoop(key, times[key] / count, np.concatenate(runs), len(runs)) for key, runs in found.items()]
 
 
 def _launches(price: Price) -> Ints:

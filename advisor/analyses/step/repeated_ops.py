@@ -31,7 +31,11 @@ _WEIGHTS = (
     "aten::embedding",
 )
 # The experts of a mixture ask which rows they take (`nonzero`, also within `where` or an index), and add theirs to the
-# others'; layers do not do both. Published mixtures have eight experts and more.
+# others'; layers do not do both, but for those of a graph, which normalise or attend as well. Published mixtures have
+# eight experts and more.
+_OF_LAYERS = tuple(
+    f"aten::{name}" for name in ("layer_norm", "batch_norm", "group_norm", "rms_norm", "scaled_dot_product", "softmax")
+)
 _ASKS, _ADDS, _EXPERTS = "aten::nonzero", ("aten::index_add", "aten::index_put", "aten::scatter_add"), 8
 # Names of an optimizer's loop over parameters: rules of their own look at it.
 _OPTIMIZER = ("Optimizer.step#", "Optimizer.zero_grad#")
@@ -97,11 +101,12 @@ class RepeatedOps(Struct, frozen=True, eq=False):
 
 
 class _Kinds(Struct, frozen=True, eq=False):
-    """Of a thread's outermost ops: which have weights, ask which rows there are, add rows to others."""
+    """Of a thread's outermost ops: which have weights, ask which rows there are, add rows to others, are of layers."""
 
     weights: Mask
     asks: Mask
     adds: Mask
+    layers: Mask
 
     @classmethod
     def of(cls, ops: StepOps, rows: Ints) -> _Kinds:
@@ -112,14 +117,14 @@ class _Kinds(Struct, frozen=True, eq=False):
 
         asks = np.zeros(len(events), bool)
         asks[ops.nesting.outer_op[np.flatnonzero(events.exactly(_ASKS))]] = True
-        weights, adds = (events.rows_with(named(*starts))[rows] for starts in (_WEIGHTS, _ADDS))
-        return cls(weights, asks[rows], adds)
+        weights, adds, layers = (events.rows_with(named(*starts))[rows] for starts in (_WEIGHTS, _ADDS, _OF_LAYERS))
+        return cls(weights, asks[rows], adds, layers)
 
     def routed(self, first: int, last: int, length: int) -> bool:
         """Whether each iteration of these ops is an expert's."""
         body = slice(first, first + length)
         asked = int(self.asks[first:last].sum()) >= (last - first) // length
-        return asked and bool(self.weights[body].any() and self.adds[body].any())
+        return asked and bool(self.weights[body].any() and self.adds[body].any() and not self.layers[body].any())
 
     def least(self, first: int, last: int, length: int) -> int:
         """From how many iterations on this is a loop and no layers."""

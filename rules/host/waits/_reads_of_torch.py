@@ -86,6 +86,8 @@ def to_be_left(site: SyncSite, price: Price, work: OptimizerWork | None) -> bool
 
 def _scaler(price: Price, work: OptimizerWork | None) -> Fix | None:
     """The change for what GradScaler reads; None where there is none."""
+    if price.ops.events.named("aten::_fused_adam", "aten::_fused_sgd", "aten::_fused_adagrad").any():
+        return None  # fused already: whoever reads, reads for itself
     if work is None:
         return _PERHAPS
     if has_fused(price, work):

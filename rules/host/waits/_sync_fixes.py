@@ -25,7 +25,7 @@ from ...shared._gathered_objects import GATHER_TENSORS, gathers_objects
 from ...shared._made_on_host import CREATE_THERE, CREATED, made_on_host
 from ...shared._round_trips import round_trip
 from ._hooks import HOOKED, SELDOM, of_hooks
-from ._waits import COPIES, READS, reads_one_by_one
+from ._waits import COPIES, READS, reads_one_by_one, sends_indices
 from ._work_on_results import RESULTS, works_on_results
 
 _PINNED = Fix(
@@ -78,7 +78,16 @@ _CHOSEN = Fix(
     "Compute all rows, and choose with `torch.where` instead of selecting by a mask",
     "exact",
     "chosen = x[mask]\nx[mask] = change(chosen)",
-    "x = torch.where(mask[:, None], change(x), x)  # of a shape that is known",
+    "x = torch.where(mask[:, None], change(x), x)  # of a shape that is known\n"
+    "# texts of a batch, whose lengths the host knows before it sends them: x[at, : lengths[at]]",
+)
+# torch.randperm has `device`; what NumPy draws or sorts is sent for each selection, and waited for.
+_INDICES = Fix(
+    "Draw indices on the GPU instead of sending them for each selection",
+    "exact",
+    "order = np.random.permutation(n)\nfor part in np.split(order, parts):\n    x[part]",
+    'order = torch.randperm(n, device="cuda")  # other numbers than NumPy draws\n'
+    "for part in order.chunk(parts):\n    x[part]",
 )
 _REPEATED = Fix(
     "Pass `output_size`, which the op otherwise waits for",
@@ -248,6 +257,8 @@ def to_device(site: SyncSite, price: Price) -> Fix | None:
     rows = np.array(site.rows, int)
     inside = events.covered(rows)
     mine = copies[starts_in(events.start_ns[launch[copies]], inside)]
+    if sends_indices(site, price):
+        return _INDICES
     if not len(mine) or not events.named("HtoD")[mine].all():
         return None
     outer = price.ops.nesting.outer_op[rows]

@@ -46,12 +46,15 @@ _SIZES = (
 )
 # Those that select by a mask: where a loop does, a reduction with the mask of the whole batch replaces them all.
 _MASKS = ("aten::nonzero", "aten::masked_select", "aten::index")
+_BY_INDICES = ("aten::index", "aten::index_put_", "aten::index_select")
 # A kernel so short takes what it takes to begin, whatever it computes: of a loop's this is what goes.
 _SHORT_NS = 10_000
 # Copies of whole tensors to the host are reads as well: `.cpu()`, `.tolist()`, `.numpy()` behind them.
 COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
 # A few reads in a step are values of different kinds, or checks that can wait; more are of a loop over elements.
 FEW_READS = 6
+# Its sizes are exchanged as well, so that one layer can only wait for itself: exposed-communication tells these layers.
+_OF_NORMS = "SyncBatchNorm"
 # One line to move; below 1 % of the step the gain cannot be seen.
 WORTH = 0.01
 
@@ -89,6 +92,8 @@ class LeftSyncs(Struct, frozen=True, eq=False):
         started = price.ops.events.start_ns
 
         def left(site: SyncSite) -> bool:
+            if _OF_NORMS in site.op:
+                return False
             rows = np.array(site.rows, int)
             others = told_as_small(price.ops, lines, rows) | starts_in(started[rows], update.waiting)
             return 2 * int(others.sum()) <= len(others)
@@ -203,6 +208,14 @@ def _reads_copies(site: SyncSite, price: Price) -> bool:
 def reads_one_by_one(site: SyncSite) -> bool:
     """Whether a loop reads value after value: read together, neither the waits nor the calls are left."""
     return site.op in READS and site.calls > FEW_READS
+
+
+def sends_indices(site: SyncSite, price: Price) -> bool:
+    """Whether most of these select by indices of the host, which they copy to the device."""
+    events, launch, rows = price.ops.events, price.ops.links.launch, np.array(site.rows, int)
+    copies = np.flatnonzero(events.of(Category.MEMCPY) & (launch >= 0))
+    inside = starts_in(events.start_ns[launch[copies]], events.covered(rows))
+    return site.op in _BY_INDICES and bool(2 * events.named("HtoD")[copies[inside]].sum() > inside.sum())
 
 
 def _copies_to_host(site: SyncSite, price: Price) -> bool:
