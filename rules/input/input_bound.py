@@ -26,7 +26,8 @@ the rest of the step), and at most the number of free cores. If no core is free,
 images, move normalization and augmentation to the device, collate a batch with one op instead of element by element.
 Crop or resize before you change colours, rotate or normalize. JPEG files are decoded at 1/2, 1/4 or 1/8 of their size
 if `picture.draft("RGB", size)` is called before their pixels are read (a random crop needs a larger size than the one
-it ends in); of other formats, store smaller copies once. The finding names the lines that take most of the time;
+it ends in); of other formats, store smaller copies once. Pictures that are made smaller in the same way in each epoch
+are kept in memory where they fit, or stored. The finding names the lines that take most of the time;
 without a free core it gives their time, which is the most that they can save. A dataset that is a tensor in memory
 needs no workers; for large batches, index once per batch instead of once per sample. Tensor ops that are the same for
 each sample run once on the batch after it was loaded; random choices are then the same for the whole batch. Indices
@@ -66,6 +67,7 @@ from . import (
     _from_numbers,
     _full_size,
     _iterator_recreated,
+    _kept_pictures,
     _large_pictures,
     _one_by_one,
     _pictures_at_full_size,
@@ -117,7 +119,7 @@ def check(
         yield drawn[0]
         # Neither workers nor cheaper samples draw faster: the rest of the wait is for the others.
         seen = seen.less(drawn[1])
-    large = _large_pictures.advice(seen, least)
+    large = _kept_pictures.advice(seen, least) or _large_pictures.advice(seen, least)
     if large:
         yield large
         if not seen.on_device and _is_most(large, seen):

@@ -17,6 +17,9 @@ class Pictures(msgspec.Struct, frozen=True):
     large_us       in work on all of its pixels before it is made smaller, the mean; by large_by (a class of
                    torchvision's, empty if another line) most, for the user's line large_at
     kept           share of its pixels that is left afterwards, the mean
+    small_bytes    of what the whole of it is made smaller to before anything else is done, the median; 0: some are not
+    small_us       until that is there, from the decoding on, the median
+    asked          the user's outermost line that reads the sample, as `place`
     place          where their pixels are decoded: the user's innermost line; None if a library reads the samples
     """
 
@@ -32,6 +35,9 @@ class Pictures(msgspec.Struct, frozen=True):
     large_by: str = ""
     large_at: CodePlace | None = None
     kept: float = 1.0
+    small_bytes: float = 0.0
+    small_us: float = 0.0
+    asked: CodePlace | None = None
     seen: int = 0
     place: CodePlace | None = None
 

@@ -84,7 +84,7 @@ def main() -> None:
                 shares[kind, shape[-1]].append(share)
                 print(threads, kind, shape, f"{share:.2f}", flush=True)
     for (kind, classes), found in shares.items():
-        ends = statistics.quantiles(found, n=10)
+        ends = statistics.quantiles(found, n=10, method="inclusive")
         print(f"{kind} {classes}: {ends[0]:.2f} to {ends[-1]:.2f}, n = {len(found)}")
 
 

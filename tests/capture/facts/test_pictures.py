@@ -65,6 +65,18 @@ class Coloured(Photographs):
         return int(self.transform(Image.open(io.BytesIO(self.file)).convert("RGB")).size[0])
 
 
+class Drawn(Photographs):
+    """Resized to another size each time, or a part of it, or after its colours were changed."""
+
+    def __getitem__(self, index: int) -> int:
+        picture = Image.open(io.BytesIO(self.file)).convert("RGB")
+        if self.how == "part":
+            return int(picture.resize((40, 30), box=(index, 0, index + 300, 240)).size[0])
+        if self.how == "after":
+            return int(ImageEnhance.Color(picture).enhance(0.5).resize((40, 30)).size[0])
+        return int(picture.resize((40 + index, 30)).size[0])
+
+
 class Enhanced(Photographs):
     """Colours that the script changes itself, before it resizes."""
 
@@ -140,6 +152,19 @@ def test_work_that_a_line_of_the_script_asks_for(board):
 def test_a_picture_that_is_converted_and_resized_has_no_work_before(board):
     (found,) = seen(board, Photographs("resize"))
     assert found["large_us"] == 0.0
+
+
+def test_what_all_of_a_picture_is_made_smaller_to_may_be_kept(board):
+    (found,) = seen(board, Photographs("resize"))
+    assert found["small_bytes"] == 3 * 40 * 30
+    assert found["small_us"] > found["decode_us"]
+    assert found["asked"]["function"] == "__getitem__"
+
+
+@pytest.mark.parametrize("how", ["size", "part", "after"])
+def test_what_is_drawn_by_lot_is_not_kept(board, how):
+    (found,) = seen(board, Drawn(how))
+    assert found.get("small_bytes", 0) == 0
 
 
 def test_a_draft_is_decoded_small(board):

@@ -30,6 +30,8 @@ _SLOTS, _SLOT_BYTES = 64, 8192
 _HEAD = struct.Struct("=Q")
 # Functions of Pillow that make a picture smaller.
 _SMALLER = ("resize", "reduce")
+Place = tuple[str, int, str]  # file, line, function
+_NOWHERE = ("", 0, "")
 # Transforms of torchvision that only call others.
 _CONTAINERS = ("Compose", "RandomApply", "RandomChoice", "RandomOrder")
 
@@ -114,22 +116,24 @@ class Pictures:
 
     def _add(self, picture: Any, us: float) -> None:
         self.decoded, self.seen = True, self.seen + 1
-        kind = (str(picture.format), *self._place(sys._getframe(3)))
+        innermost, asked = self._places(sys._getframe(3))
+        kind = (str(picture.format), *innermost)
         if kind in self.kinds or len(self.kinds) < _MOST_KINDS:
-            found = self.kinds.setdefault(kind, Kind())
+            found = self.kinds.setdefault(kind, Kind(asked))
             found.decode_us += us
             if len(found.pictures) < _MOST_PICTURES // _MOST_KINDS or self.seen <= _MOST_PICTURES // 2:
                 found.pictures.append(Decoded(picture.size, picture.fp.tell(), us, found))
                 found.pictures[-1].tag(picture)
 
-    def _place(self, frame: FrameType | None) -> tuple[str, int, str]:
-        """The user's innermost line below the fetcher; nothing where a library reads the samples."""
+    def _places(self, frame: FrameType | None) -> tuple[Place, Place]:
+        """The user's innermost and outermost lines below the fetcher; nothing where a library reads the samples."""
+        found: list[Place] = []
         while frame is not None and not _is_fetcher(frame):
             file = file_of(frame.f_code, self.foreign)
             if file:
-                return file, frame.f_lineno, frame.f_code.co_name
+                found = [*found[:1], (file, frame.f_lineno, frame.f_code.co_name)]
             frame = frame.f_back
-        return "", 0, ""
+        return (found[0], found[-1]) if found else (_NOWHERE, _NOWHERE)
 
     def _asked(self, _picture: Any, _size: Any) -> None:
         """A picture's size is read: the last thing that Pillow does before it resizes, but for decoding."""
@@ -184,7 +188,7 @@ class Pictures:
         for took_us, kinds in self._read():
             fetch_us += took_us
             for form, file, line, function, decode_us, *lists in kinds:
-                of_kind = found.setdefault((form, file, line, function), [0.0, [], []])
+                of_kind = found.setdefault((form, file, line, function), [0.0, [], [], lists[2]])
                 of_kind[0] += decode_us
                 of_kind[1].extend(lists[0])
                 of_kind[2].extend(lists[1])
