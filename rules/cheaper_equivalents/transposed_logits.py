@@ -89,7 +89,7 @@ def check(
         one = Equivalent(parts=_copies(price, rows), how=_ON_DEVICE, shown=rows)
     else:
         parts, more_us = _shares(price, losses)
-        one = Equivalent(parts=parts, how=_HOW, ops="long", also_us=more_us, shown=rows)
+        one = Equivalent(parts=parts, how=_HOW, also_us=more_us, shown=rows)
     if known := worth(price, lines, one, min_share):
         most = max(losses, key=lambda one: one.classes)
         yield known.finding(
