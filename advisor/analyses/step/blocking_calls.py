@@ -32,6 +32,7 @@ class Drains(Struct, frozen=True, eq=False):
     until_ns   start of the next device work that is not part of a blocking op: the queue is filled again
     to_device  whether its op copies to the device, and nothing back: `x.to(device)` and `y.to("cpu")` are one op, but
                what can be done about them differs
+    hooked     whether that is the op of a hook on gradients
     named      whether the call blocks whatever happens: only these are counted, since a count must not hang on timing
     """
 
@@ -41,6 +42,7 @@ class Drains(Struct, frozen=True, eq=False):
     waited_ns: Ints
     until_ns: Ints
     to_device: Mask
+    hooked: Mask
     named: Mask
 
     @classmethod
@@ -52,13 +54,14 @@ class Drains(Struct, frozen=True, eq=False):
         call = np.flatnonzero(waiting & (steps.step_of(events.start_ns) >= 0))
         call = call[~_of_profiler(events, call, nesting)]
         op = asked_by(events, nesting, call)
-        to_device = _to_device(events, links, nesting, op)
+        to_device, outer = _to_device(events, links, nesting, op), nesting.outer_op[op]
+        hooked = (outer >= 0) & (outer != op)
         parent = nesting.parent[call]
         inner = np.where((parent >= 0) & events.of(Category.CPU_OP)[np.maximum(parent, 0)], parent, call)
         begin, end = events.start_ns[inner], events.end_ns[call]
         work = np.flatnonzero(trace.device_work)
         if not len(work) or not len(call):
-            return cls(call, op, begin, np.zeros(len(call), np.int64), end, to_device, blocking[call])
+            return cls(call, op, begin, np.zeros(len(call), np.int64), end, to_device, hooked, blocking[call])
         # What was queued before: the latest end among the work that was launched before the op began.
         launch = links.launch[work]
         queued = np.where(launch >= 0, events.start_ns[np.maximum(launch, 0)], events.start_ns[work])
@@ -69,7 +72,7 @@ class Drains(Struct, frozen=True, eq=False):
         waited = np.clip(np.minimum(pending, end) - begin, 0, None)
         waited[waited < LEAST_WAIT_NS] = 0
         refilled = _refilled(events, work, links, inner, begin + waited)
-        return cls(call, op, begin, waited, refilled, to_device, blocking[call])
+        return cls(call, op, begin, waited, refilled, to_device, hooked, blocking[call])
 
 
 def asked_by(events: Events, nesting: Nesting, rows: Ints) -> Ints:

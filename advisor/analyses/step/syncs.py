@@ -78,8 +78,10 @@ class Syncs(Struct, frozen=True, eq=False):
         for i, row in enumerate(drains.op):
             groups.setdefault((events.text(row), lines.where_op(int(row)), bool(drains.to_device[i])), []).append(i)
         sites = []
-        for (op, where, _), members in groups.items():
+        for (op, where, there), members in groups.items():
             rows = np.array(members)
+            # What hooks send to the device are activations that they had kept on the host, or parameters.
+            sent = there and bool(drains.hooked[rows].all())
             back = np.minimum(stalled[rows], drains.waited_ns[rows])
             sites.append(
                 SyncSite(
@@ -90,7 +92,7 @@ class Syncs(Struct, frozen=True, eq=False):
                     then_idle_us=float(then_idle[rows].sum()) / idle_steps / 1e3,
                     gives_back_us=float(back.sum()) / idle_steps / 1e3,
                     where=where,
-                    from_user=not _FRAMEWORK.match(op),
+                    from_user=not (_FRAMEWORK.match(op) or sent),
                     rows=tuple(np.unique(drains.op[rows]).tolist()),
                 )
             )

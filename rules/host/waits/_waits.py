@@ -253,7 +253,8 @@ def _ahead(site: SyncSite, price: Price, ours_us: float, repeated: RepeatedOps) 
         without.append(edits.remove(selected))
         kernels = price.ops.launched(selected)
         ours_us += price.ops.us(kernels[events.dur_ns[kernels] < _SHORT_NS])
-    hooked = of_hooks(site, price)
+    reads = site.op in READS or _copies_to_host(site, price)
+    hooked = of_hooks(site, price) if reads else rows[:0]
     if len(hooked):
         how += "; without the hooks"
         without = [edits.remove(hooked)]
