@@ -44,9 +44,8 @@ def advice(seen: Seen, least: float) -> Finding | None:
         f"{count(most.times_smaller)} times smaller in each epoch ({duration(most.small_us)} each, {percent(part)} of "
         f"the time to read samples), and all {count(loader.dataset_size)} small ones take {data_size(held)}."
     )
-    us = seen.made.us if seen.workers == 0 and seen.made else seen.price.scale.scaled(seen.wait_us)
     facts: dict[str, object] = {"small_us": most.small_us, "held_bytes": held, "share_of_samples": part}
-    finding = seen.finding(seen.waits_for(us, min(us / seen.step_us, 1.0), said), saving, _KEEP, facts, claims)
+    finding = seen.finding(seen.waits_for_batches(said), saving, _KEEP, facts, claims)
     places = [at for one in known for at in (*made_at(one.asked), *made_at(one.place))]
     return replace(finding, where=first_of(tuple(dict.fromkeys(places)), finding.where))
 

@@ -65,14 +65,13 @@ def advice(seen: Seen, least: float) -> Finding | None:
         f": decoding {most.pictures.format} pictures of {width} x {height} takes {part} of the time to read samples "
         f"({each} each{_at(most)}), and afterwards they are made {count(most.pictures.times_smaller)} times smaller."
     )
-    us = seen.made.us if seen.workers == 0 and seen.made else seen.price.scale.scaled(seen.wait_us)
     facts = {
         "decoded": [[one.pictures.width, one.pictures.height] for one in found],
         "used": [list(one.used) for one in found],
         "decode_us": [one.pictures.decode_us for one in found],
         "share_of_samples": [one.part for one in found],
     }
-    finding = seen.finding(seen.waits_for(us, min(us / seen.step_us, 1.0), said), saving, _fix(most), facts, claims)
+    finding = seen.finding(seen.waits_for_batches(said), saving, _fix(most), facts, claims)
     return replace(finding, where=first_of(_decoded_at(found) or made_at(seen.facts.dataset_at), finding.where))
 
 

@@ -119,6 +119,11 @@ class Seen(Struct, frozen=True, eq=False):
             us, share, step, ending = self.uneven.us, self.share, "an average step", f"{self.uneven.said}{ending}"
         return f"{who} waits {duration(us)} of {step} ({percent(share)}) for the next batch{ending}"
 
+    def waits_for_batches(self, ending: str) -> str:
+        """The same with what a batch takes where the loop makes it itself, else with what it waits."""
+        us = self.made.us if self.workers == 0 and self.made else self.price.scale.scaled(self.wait_us)
+        return self.waits_for(us, min(us / self.step_us, 1.0), ending)
+
     def finding(
         self,
         message: str,

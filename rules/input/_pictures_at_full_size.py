@@ -28,9 +28,8 @@ def advice(seen: Seen, least: float) -> Finding | None:
         f"{place(next(iter(at), None))}, which takes {duration(most.large_us)} each, and of their pixels a batch gets "
         f"{percent(most.kept)}."
     )
-    us = seen.made.us if seen.workers == 0 and seen.made else seen.price.scale.scaled(seen.wait_us)
     facts = {"size": [most.width, most.height], "kept": most.kept, "large_us": most.large_us, "share_of_samples": saved}
-    finding = seen.finding(seen.waits_for(us, min(us / seen.step_us, 1.0), said), saving, _fix(most), facts, claims)
+    finding = seen.finding(seen.waits_for_batches(said), saving, _fix(most), facts, claims)
     return replace(finding, where=first_of(at, finding.where))
 
 
