@@ -170,13 +170,14 @@ class _Division(Struct):
                 before.append(one)
                 continue
             owner = rivals[0] if len(rivals) == 1 else min(rivals, key=lambda other: self._left_us(one, [other]))
-            if left_us >= max(self._nothing_us(one, rivals), self.least.get(one.rule, 0.0) * self.step_us):
+            nothing_us, more = self._nothing_us(one, rivals), one.changes_more_than(owner)
+            if left_us >= max(nothing_us, self.least.get(one.rule, 0.0) * self.step_us):
                 less = _less(one, left_us, owner.rule)
                 told[one.place] = less.finding
                 before.append(less)
-            elif one.changes_more_than(owner) or left_us >= self._nothing_us(one, rivals):
-                less_so = "the same time and changes less" if one.changes_more_than(owner) else "most of the same time"
-                told[one.place] = f"`{owner.rule}` saves {less_so}"
+            elif more or left_us >= nothing_us:
+                what = "the same time and changes less" if more else "most of the same time"
+                told[one.place] = f"`{owner.rule}` saves {what}"
                 before[before.index(owner)] = joined = _joined(owner, one)
                 told[owner.place] = joined.finding
             else:

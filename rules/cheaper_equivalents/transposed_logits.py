@@ -51,7 +51,7 @@ from ._equivalent import Equivalent, Part, worth
 CONFIRMED = ""
 
 _LOSS = "aten::cross_entropy_loss"
-_COPY = ("aten::contiguous", "aten::copy_")
+_COPY = "aten::copy_"
 # Share of the loss's time that goes, by classes; between two of them from the least of one to the most of the other.
 _OF_PLACES = (
     (64, constant("share.transposed_logits").range),
@@ -153,7 +153,7 @@ def _copies(price: Price, rows: Ints) -> tuple[Part, ...]:
     events = price.ops.events
     inside = np.zeros(len(events), bool)
     inside[rows] = True
-    copies = np.flatnonzero(events.exactly(*_COPY) & price.ops.nesting.within(inside))
+    copies = np.flatnonzero(events.exactly(_COPY) & price.ops.nesting.within(inside))
     return ((copies, 1.0, 1.0),)
 
 

@@ -45,10 +45,8 @@ class LaunchWaits(Struct, frozen=True, eq=False):
         )
         # Reads of masks go with the loop around them, and its launches with both, unless these are what it lasts for.
         looped_us = breakdown.us_in("idle_launch", repeated.spans)
-        masks = (
-            [one.site for one in waits.told if go_with_loops(one.site, price, repeated)] if waits is not None else []
-        )
-        reads = any(2 * site.us >= looped_us for site in masks)
+        sites = [one.site for one in waits.told] if waits is not None else []
+        reads = any(2 * site.us >= looped_us and go_with_loops(site, price, repeated) for site in sites)
         told = np.concatenate((tables.spans, positions.spans, repeated.spans if reads else repeated.spans[:0]))
         if not len(told):
             return cls(spans, us, share, repeated)

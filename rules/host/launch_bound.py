@@ -99,6 +99,12 @@ def check(
     if saving.high_us < min_share * scale.step_us:
         return
     places = tuple(group.where for group in idle.top("idle_launch", 3) if group.where)
+    if loop:
+        fix = _no_loop(loop)
+    elif many:
+        fix = _other_op(many)
+    else:
+        fix = _of_step(price, compiled, launches.graphs, backward)
     yield Finding(
         message=(
             f"The GPU waits {duration(scale.scaled(waits.us))} of each step ({percent(waits.share)}) for its next "
@@ -120,11 +126,7 @@ def check(
             "backward_share": backward,
             "loop_share": in_loops,
         },
-        fix=_no_loop(loop)
-        if loop
-        else _other_op(many)
-        if many
-        else _of_step(price, compiled, launches.graphs, backward),
+        fix=fix,
         claims=("idle_launch",),
     )
 

@@ -11,7 +11,7 @@ from ..shared._words import count, percent
 from ._large_pictures import of_samples
 from ._loader import Seen
 
-# A process of PyTorch has more than that before it trains, and forked workers share what was read before them.
+# Chosen, not measured: what a machine that trains has to spare. Forked workers share what was read before them.
 _FITS_BYTES = 1 << 30
 # Samples that take less than this part of it are not decoded each time: the script keeps them already.
 _EACH_TIME = 0.5

@@ -112,8 +112,7 @@ def test_a_thread_beside_the_loop_has_its_cpu_time_and_its_function(busy: Captur
     # One interpreter lock: the two threads together are no more than the time that passed, and native code beside it.
     assert 0.05 * vitals["timed_us"] < side["cpu_us"] <= 1.05 * vitals["timed_us"]
     assert 0 < vitals["loop_cpu_us"] <= 1.05 * vitals["timed_us"]
-    # Clocks are read one after the other, and on a busy machine the thread may lose its core in between: 1.07 was seen.
-    assert side["cpu_us"] + vitals["loop_cpu_us"] <= 1.2 * vitals["process_cpu_us"]
+    assert side["cpu_us"] + vitals["loop_cpu_us"] <= vitals["process_cpu_us"]
 
 
 @pytest.mark.complete

@@ -130,20 +130,24 @@ def _on_device() -> dict[str, int | None]:
 
 
 def _threads(count: int, of_numpy: Sequence[int]) -> dict[str, Any]:
-    """CPU time of the loop's thread, the process and its other Python threads, ns; None where the system is silent."""
+    """CPU time of the loop's thread, the process and its other Python threads, ns; None where the system is silent.
+
+    Other threads go on while this is read, for some ms: the process is read before and after all that is a part of it.
+    """
     own = threading.get_ident()
     others = {one.native_id: one for one in threading.enumerate() if one.ident != own and one.native_id}
     return {
         "count": count,
         "wall": time.perf_counter_ns(),
+        "process_before": time.process_time_ns(),
         "loop": time.thread_time_ns(),
-        "process": time.process_time_ns(),
         "queued": queued_ns(),
         "quota": cores.quota_periods(),
         "children": dict(_children()),
         "numpy": [_cpu_ns(native) for native in of_numpy],
         "others": {native: (cpu, others[native]) for native in others if (cpu := _cpu_ns(native)) is not None},
         "pool": dict(_pool({threading.get_native_id(), *others, *of_numpy})) if of_numpy else {},
+        "process_after": time.process_time_ns(),
     }
 
 
@@ -209,7 +213,7 @@ def _difference(began: dict[str, Any], ended: dict[str, Any]) -> dict[str, Any]:
         "loop_cpu_us": (ended["loop"] - began["loop"]) / 1e3,
         "loop_queued_us": queued / 1e3 if queued is not None else None,
         "quota_used_up": used_up(began["quota"], ended["quota"]),
-        "process_cpu_us": (ended["process"] - began["process"]) / 1e3,
+        "process_cpu_us": (ended["process_after"] - began["process_before"]) / 1e3,
         "pool_queued_us": max(waited, default=0) / 1e3 if began["pool"] else None,
         "numpy_cpu_us": sum(after - before for before, after in numpy) / 1e3 if numpy else None,
         "threads": threads,
