@@ -211,6 +211,8 @@ def _tail(times: Times, step_us: float | None, profiled: bool, whole: tuple[int,
     of = f"of all {_words.count(whole[0])} training steps" if whole else "step"
     ratio, said = mean / median, f"The mean {of} is {_words.time(mean)}"
     if ratio < 1:
+        if _is_mean(times, step_us, profiled):
+            return f"The median step is {_words.time(median)}: some steps are much faster. Shares are of all steps."
         return f"{said}, {_words.share(1 - ratio)} below the median: some steps are much faster."
     if _is_mean(times, step_us, profiled):
         return f"The median step is {_words.time(median)}: some steps are much slower. Shares are of all steps."

@@ -37,10 +37,11 @@ def joint(
             if f.saving and f.saving.basis != "replayed"
         ]
         basis = "modelled" if fixes else "replayed"
-        # What all of them give back cannot be less than what the best of them is sure to give back, nor surer.
+        # What all of them give back is no less than what the best of them does, at either end.
         sure_us = min(max((f.saving.low_us for f in alone if f.saving), default=0.0), replayed.high_us)
+        most_us = max(replayed.high_us, *(f.saving.high_us for f in alone if f.saving), 0.0)
         claims = tuple(dict.fromkeys(claim for finding in alone for claim in finding.claims))
-        fixes.append(_Fix("", sure_us, replayed.high_us, claims))
+        fixes.append(_Fix("", sure_us, most_us, claims))
     high = min(sum(_group_high(group, parts_us, step_us) for group in _groups(fixes)), step_us)
     low = min(max(fix.low_us for fix in fixes), high)
     return Joint(low_us=low, high_us=high, step_us_after=step_us - (low + high) / 2, basis=basis)

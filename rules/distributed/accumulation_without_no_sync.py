@@ -47,12 +47,12 @@ from advisor.api import (
     NeedlessReductions,
     Price,
     Saving,
-    Scale,
     Source,
     Steps,
     Trace,
     Treatment,
     draw,
+    edits,
     loop_around,
     subtract,
     total,
@@ -63,6 +63,7 @@ from ..shared._words import count, each_step
 
 CONFIRMED = "measured pair on a CPU: eight passes per update, two ranks, with and without no_sync()"
 
+_HOW = "all reductions except that of the last pass of an update, and their copies of gradients"
 _FORWARD = "DistributedDataParallel.forward"
 # Gradients into their bucket, and out of it again: neither happens without a reduction.
 _COPIES = ("reducer::mul_out", "reducer::copy_bucket_to_grad")
@@ -78,7 +79,7 @@ def check(
     *,
     min_share: float = 0.03,  # of the step; it takes a few lines around the passes, not worth adding for less
 ) -> Iterator[Finding]:
-    trace, steps, breakdown, scale = price.ops.trace, price.ops.steps, price.breakdown, price.scale
+    trace, steps, breakdown = price.ops.trace, price.ops.steps, price.breakdown
     part = breakdown.talking
     exposed_us = breakdown.us(part)
     if needless.share <= 0:
@@ -99,7 +100,7 @@ def check(
             f"them over the ranks: for {each_step(price, exposed_us)} "
             f"nothing else happens."
         ),
-        saving=_saving(scale, needless.share * low_us, needless.share * high_us, breakdown.on_device),
+        saving=_saving(price, needless, needless.share * low_us, needless.share * high_us),
         where=_where(costs, sites, part, _in_forward(price)),
         facts={
             "passes_per_update": needless.per_update,
@@ -107,7 +108,7 @@ def check(
             "communication_us": device_side.us if device_side else host_side.us if host_side else None,
         },
         fix=_NO_SYNC,
-        measured_us=scale.scaled(needless.share * exposed_us) if breakdown.on_device else None,
+        measured_us=price.scale.scaled(needless.share * exposed_us) if breakdown.on_device else None,
     )
 
 
@@ -122,12 +123,13 @@ def _on_host(
     return exposed_us + copied_us, steps.of_window_us(total(talking)) + beside_us
 
 
-def _saving(scale: Scale, low_us: float, high_us: float, on_device: bool) -> Saving:
-    how = "all reductions except that of the last pass of an update, and their copies of gradients"
-    if not on_device:
+def _saving(price: Price, needless: NeedlessReductions, low_us: float, high_us: float) -> Saving:
+    how, ends_us = _HOW, (min(low_us, high_us), max(low_us, high_us))
+    if not price.breakdown.on_device:
         how += "; high, where ranks share a host: plus the time that they take from concurrent computation, and "
-        how += "what they evict from the caches"
-    return scale.saving(min(low_us, high_us), max(low_us, high_us), how)
+        return price.scale.saving(*ends_us, how + "what they evict from the caches")
+    gone = [edits.remove(needless.rows), edits.remove(price.ops.launched(needless.rows))]
+    return price.saving([], gone, (), how, model_us=ends_us, bound_us=ends_us[1])
 
 
 def _in_forward(price: Price) -> Ints:

@@ -7,13 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.engine.joint import joint
-from advisor.model import Finding, Saving
+from advisor.model import Basis, Finding, Saving
 
 PARTS = {"idle_input": 400.0, "idle_sync": 100.0, "compute": 500.0}
 
 
-def finding(low: float, high: float, *claims: str, rule: str = "sync-in-loop") -> tuple[str, Finding]:
-    return rule, Finding("…", Saving(low, high, "modelled", "…"), claims=claims)
+def finding(
+    low: float, high: float, *claims: str, rule: str = "sync-in-loop", basis: Basis = "modelled"
+) -> tuple[str, Finding]:
+    return rule, Finding("…", Saving(low, high, basis, "…"), claims=claims)
 
 
 def test_nothing_to_join() -> None:
@@ -35,6 +37,13 @@ def test_fixes_of_two_rules_shrink_the_same_time_one_after_the_other() -> None:
     # 500 µs of compute: one fix halves them, the other takes a fifth of what is left: 500 - 500 * 0.5 * 0.8 = 300.
     both = joint([finding(0, 250, "compute"), finding(0, 100, "compute", rule="fp32-matmul")], PARTS, 1000.0)
     assert both.high_us == pytest.approx(300)
+
+
+def test_all_that_was_replayed_at_once_gives_no_less_than_the_best_of_it() -> None:
+    """One finding counts pauses that its edits leave in the replay."""
+    replayed = Saving(200, 220, "replayed", "…")
+    both = joint([finding(0, 250, "compute", basis="replayed")], PARTS, 1000.0, replayed)
+    assert (both.low_us, both.high_us, both.basis) == (0, 250, "replayed")
 
 
 def test_two_places_of_one_part_never_give_more_than_it_holds() -> None:

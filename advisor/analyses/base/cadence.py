@@ -63,18 +63,19 @@ class Cadence(Struct, frozen=True, eq=False):
         That of the host's rows, unless the device lags behind so far that these rows do not show it: when they end,
         more than a twentieth of the window's length is left to do, and the window holds less than two of the device's
         steps, or another share of idle time. Then it is that of the work which the steps launched. Work of earlier
-        steps that a window begins with stands for that with which it does not end.
+        steps that a window begins with stands for that with which it does not end; where it begins with an idle device,
+        what comes before the first work, for as long as a step takes, stands for what came before the work of others.
         """
         start, end = int(of_host[0, 0]), int(of_host[-1, 1])
         last = int(self.ends_ns[-1])
+        before = int(self.ends_ns[0] - self.step_ns) if len(self.ends_ns) > 1 else self.begins_ns
+        own = np.array([[min(self.begins_ns, max(before, start)), last]])
         if len(self.left_out):
-            lags = last - end > NOTABLE * total(of_host)
-            return subtract(np.array([[self.begins_ns, last]]), self.left_out) if lags else of_host
+            return subtract(own, self.left_out) if last - end > NOTABLE * total(of_host) else of_host
         if len(of_host) > 1 or last - end <= NOTABLE * (end - start):
             return of_host
         if len(self.ends_ns) == 1 and self.step_ns <= (1 + NOTABLE) * (end - start):
             return of_host  # how much of the next step's work would run in this one is not known
-        own = np.array([[self.begins_ns, last]])
         seen, shown = (total(intersect(busy, one)) / total(one) for one in (of_host, own))
         fair = end - start >= _WHOLE_STEPS * self.step_ns and abs(seen - shown) <= NOTABLE
         return of_host if fair else own

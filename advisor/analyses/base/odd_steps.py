@@ -21,6 +21,12 @@ _SLOWED = constant("profiler.slowed").value
 _FEW_UNPROFILED, _FEWEST = 20, 3
 # A step that changes the mean by less changes no share by more than the error that is accepted elsewhere.
 _NOTABLE = 0.05
+# Steps that take this many times the median one, and how many of them: one may be chance, two recur.
+_FAR_LONGER, _RECUR = 1.5, 2
+# The mean of steps that are alike is this close to their median, and so are most of them.
+_ALIKE = 1.1
+# So many repetitions show a period: two may be alike by chance. Of what steps differ it explains at least this share.
+_PERIODS, _EXPLAINED = 3, 0.5
 
 
 def odd_steps(trace: Trace, spans: Intervals, lengths: Floats) -> Mask:
@@ -38,6 +44,25 @@ def odd_steps(trace: Trace, spans: Intervals, lengths: Floats) -> Mask:
         if found.any() and not (found & returns).any():
             return found
     return none
+
+
+def period(lengths: Floats) -> int | None:
+    """After how many steps they repeat: 1 where most are like the median one; None where they differ without a period.
+
+    The shortest period that explains how steps differ. What is left over of whole periods is at the beginning of a
+    window, where a loader's first batches are.
+    """
+    usual = float(np.median(lengths))
+    recur = (lengths > _FAR_LONGER * usual).sum() >= _RECUR and lengths.mean() > _ALIKE * usual
+    alike = (lengths <= _ALIKE * usual) & (lengths >= usual / _ALIKE)
+    if not recur and 2 * alike.sum() >= len(lengths):
+        return 1
+    for steps in range(2, len(lengths) // _PERIODS + 1):
+        last = lengths[len(lengths) % steps :].reshape(-1, steps)
+        around = np.abs(last - np.median(last)).sum()
+        if np.abs(last - np.median(last, axis=0)).sum() <= (1 - _EXPLAINED) * around:
+            return steps
+    return None
 
 
 def slowed(record: RankRecord) -> Mask:

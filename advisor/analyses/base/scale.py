@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
+from advisor.analyses.base.odd_steps import period
 from advisor.analyses.base.repeats import repeatability
 from advisor.analyses.base.steps import Steps
 from advisor.analyses.base.watched_run import WatchedRun
-from advisor.arrays import Floats
 from advisor.capture.inside.steps.periodic_steps import pace
 from advisor.capture.record import RankRecord, StepTimes
 from advisor.model import Basis, Saving, Times
@@ -21,12 +21,6 @@ _ENOUGH = 20
 _TURNS = 3
 # No process became this much faster by itself.
 _DISTURBED = 2.0
-# Steps that take this many times the median one, and how many of them: one may be chance, two recur.
-_FAR_LONGER, _RECUR = 1.5, 2
-# The mean of steps that are alike is this close to their median, and so are most of them.
-_ALIKE = 1.1
-# So many repetitions show a period: two may be alike by chance. Of what steps differ it explains at least this share.
-_PERIODS, _EXPLAINED = 3, 0.5
 
 
 class Scale(Struct, frozen=True):
@@ -112,22 +106,10 @@ def profiled_step_us(times_us: Sequence[float], mean_us: float) -> float | None:
     times = np.asarray(times_us, float)
     if not len(times):
         return None
-    usual_us = float(np.median(times))
-    recur = (times > _FAR_LONGER * usual_us).sum() >= _RECUR and times.mean() > _ALIKE * usual_us
-    alike = (times <= _ALIKE * usual_us) & (times >= usual_us / _ALIKE)
-    if not recur and 2 * alike.sum() >= len(times):
-        return usual_us
-    return _of_whole_periods_us(times) or mean_us
-
-
-def _of_whole_periods_us(times: Floats) -> float | None:
-    """The mean step of the last whole periods, of the shortest period that explains how steps differ; None without."""
-    for period in range(2, len(times) // _PERIODS + 1):
-        last = times[len(times) % period :].reshape(-1, period)
-        around = np.abs(last - np.median(last)).sum()
-        if np.abs(last - np.median(last, axis=0)).sum() <= (1 - _EXPLAINED) * around:
-            return float(last.mean())
-    return None
+    every = period(times)
+    if every == 1:
+        return float(np.median(times))
+    return float(times[len(times) % every :].mean()) if every else mean_us
 
 
 def before_the_window(times_us: Sequence[float], recorded: StepTimes) -> Sequence[float]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from advisor.analyses.base.cadence import Cadence, cadence
 from advisor.analyses.base.launched import Launched
 from advisor.analyses.base.lost_records import with_lost_work
-from advisor.analyses.base.odd_steps import longest_of_few, odd_steps, slowed
+from advisor.analyses.base.odd_steps import longest_of_few, odd_steps, period, slowed
 from advisor.analyses.base.repetition import repeated_steps
 from advisor.analyses.base.startup import Startup
 from advisor.analyses.base.step_ranges import marked_by_ranges
@@ -201,10 +201,15 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
     recorded, lengths = _windows(spans), _lengths_ns(spans, pace)
     alone = _is_alone(trace, marks, record)
     lost = with_lost_work(trace, launched, spans) if alone and launched is not None else np.zeros(len(spans), bool)
-    kept = ~lost & ~odd_steps(trace, spans, lengths) if alone else ~lost
+    odd = odd_steps(trace, spans, lengths) if alone else np.zeros(len(spans), bool)
+    kept = ~lost & ~odd
+    if alone:
+        # Shares are of whole periods, as the step time is.
+        at = np.flatnonzero(kept)
+        kept[at[: len(at) % (period(lengths[at]) or 1)]] = False
     if not kept.all():
-        stalls_us = tuple((lengths[~kept & ~lost] / 1e3).tolist())
-        stalled = spans[~kept & ~lost]
+        stalls_us = tuple((lengths[odd & ~lost] / 1e3).tolist())
+        stalled = spans[odd & ~lost]
         following = np.append(spans[1:, 0], spans[-1, 1])
         recorded = subtract(recorded, union(spans[~kept, 0], following[~kept]))
         spans, labels = spans[kept], tuple(np.array(labels)[kept].tolist())

@@ -25,14 +25,16 @@ _REDUCES = "c10d::allreduce_"
 _CLEARS = "Optimizer.zero_grad#"
 
 
-class NeedlessReductions(Struct, frozen=True):
+class NeedlessReductions(Struct, frozen=True, eq=False):
     """Passes through DistributedDataParallel whose gradients were reduced, and then added to by another pass.
 
     per_update  backward passes per update; 1 if each pass has its own update, if some passes reduce nothing (they run
                 in `no_sync()`), or if not known
+    rows        the host's rows of the reductions of these passes
     """
 
     per_update: float
+    rows: Ints
 
     @property
     def share(self) -> float:
@@ -51,26 +53,32 @@ class NeedlessReductions(Struct, frozen=True):
                 "record them once torch.compile was used), and capture counted none"
             )
         updates = _updates(passes)
-        needless = [numbers for update in updates for numbers in update.earlier]
+        needless = [one for update in updates for one in update.earlier]
         wanted = _wanted(updates, record)
-        in_vain = all(numbers >= _ALL * (update.last or wanted) > 0 for update in updates for numbers in update.earlier)
+        in_vain = all(one.numbers >= _ALL * (update.last or wanted) > 0 for update in updates for one in update.earlier)
         per_update = _per_update(updates, steps, record)
         if needless and per_update >= _SEVERAL and _unknown_sizes(events):
             raise Missing("the trace does not contain the size of each reduction (torch 2.1 never records it)")
-        return cls(per_update if needless and in_vain and per_update >= _SEVERAL else 1.0)
+        if not needless or not in_vain or per_update < _SEVERAL:
+            return cls(1.0, np.empty(0, np.int64))
+        return cls(per_update, np.concatenate([one.rows for one in needless]))
 
 
-class _Pass(Struct, frozen=True):
-    """One backward pass: numbers that it reduced, and what came after it: "step", "clear", "forward", "" at the end."""
+class _Pass(Struct, frozen=True, eq=False):
+    """One backward pass: numbers that it reduced, by which rows, and what came after it.
+
+    then  "step", "clear", "forward", "" at the end
+    """
 
     numbers: int
+    rows: Ints
     then: str
 
 
-class _Update(Struct, frozen=True):
-    """Numbers reduced by the last pass before the optimizer stepped (None: not in the window), and by those before."""
+class _Update(Struct, frozen=True, eq=False):
+    """Numbers reduced by the last pass before the optimizer stepped (None: not in the window), and those before it."""
 
-    earlier: tuple[int, ...]
+    earlier: tuple[_Pass, ...]
     last: int | None
 
 
@@ -89,9 +97,9 @@ def _passes(events: Events, steps: Steps) -> list[_Pass]:
     for (start, kind), (end, then) in pairwise([*trained, close]):
         if kind == "step":
             continue
-        numbers = int(sizes[(events.start_ns[reductions] >= start) & (events.start_ns[reductions] < end)].sum())
+        mine = (events.start_ns[reductions] >= start) & (events.start_ns[reductions] < end)
         clears = then != "step" and _any(cleared, int(stored[stored < end].max()), end)
-        found.append(_Pass(numbers, "clear" if clears else then))
+        found.append(_Pass(int(sizes[mine].sum()), reductions[mine], "clear" if clears else then))
     return found
 
 
@@ -121,7 +129,7 @@ def _any(at_ns: Ints, start: int, end: int) -> bool:
 
 def _updates(passes: list[_Pass]) -> list[_Update]:
     """Passes by the update that they belong to; those whose gradients were cleared belong to none."""
-    updates, open_ = [], list[int]()
+    updates, open_ = [], list[_Pass]()
     for one in passes:
         if one.then == "step":
             updates.append(_Update(tuple(open_), one.numbers))
@@ -129,7 +137,7 @@ def _updates(passes: list[_Pass]) -> list[_Update]:
         elif one.then == "clear":
             open_ = []
         else:
-            open_.append(one.numbers)
+            open_.append(one)
     # The last pass may be the last of its update: nobody saw what came after it.
     return [*updates, _Update(tuple(open_[:-1]), None)]
 

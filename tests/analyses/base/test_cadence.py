@@ -46,8 +46,8 @@ def test_a_step_is_what_the_device_takes_where_the_host_is_ahead() -> None:
     assert steps.step_us == 1_050
     assert made.get(Scale).step_us == 1_050
     assert steps.profiled_us == (1_000, 1_050, 1_050, 1_050, 1_050)
-    # From the first work to the end of the last: 5 x 1,000 of 5,200 µs.
-    assert made.get(GpuBusy).share == pytest.approx(5_000 / 5_200)
+    # The window begins a step before the first work ends: 5 x 1,000 of 5,250 µs.
+    assert made.get(GpuBusy).share == pytest.approx(1_000 / 1_050)
     breakdown = made.get(Breakdown)
     assert sum(item.us for item in breakdown.items) == pytest.approx(1_050)
     assert sum(item.share for item in breakdown.items) == pytest.approx(1)
@@ -57,9 +57,16 @@ def test_work_that_ends_one_step_late_belongs_to_the_step_that_launched_it() -> 
     """Host and device take the same, but the window of the rows holds the work of two steps of three only."""
     made = computed(loop(3, 100, 97, lag_us=90))
     steps = made.get(Steps)
-    assert (steps.is_ahead, steps.step_us, steps.window.tolist()) == (False, 100, [[100_000, 397_000]])
-    assert made.get(GpuBusy).share == pytest.approx(3 * 97 / 297)
-    assert made.get(Breakdown).us("compute") == pytest.approx(100 * 3 * 97 / 297)
+    assert (steps.is_ahead, steps.step_us, steps.window.tolist()) == (False, 100, [[97_000, 397_000]])
+    assert made.get(GpuBusy).share == pytest.approx(0.97)
+    assert made.get(Breakdown).us("compute") == pytest.approx(97)
+
+
+def test_a_window_that_begins_with_a_wait_holds_the_wait_of_each_step() -> None:
+    """The device is idle for 60 of 100 µs in each of four steps, and the work of the last ends after the rows."""
+    made = computed(loop(4, 100, 40, lag_us=85))
+    assert made.get(Steps).window.tolist() == [[35_000, 435_000]]
+    assert made.get(GpuBusy).share == pytest.approx(0.4)
 
 
 def test_the_window_of_the_rows_stands_where_it_shows_the_same() -> None:

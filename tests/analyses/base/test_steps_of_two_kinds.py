@@ -1,11 +1,16 @@
 """Loops in which every so many steps one is far longer: what a step takes is told with one of these in each turn."""
 
+import json
+
 import numpy as np
 import pytest
 
 from advisor.analyses.base.scale import before_the_window, long_every, profiled_step_us
 from advisor.analyses.step.step_parts import typical
+from advisor.api import GpuBusy, Scale, Steps
 from advisor.capture.record import StepTimes
+from advisor.computed import Computed
+from advisor.trace.read.load import read_bytes
 
 # An agent plays for 140 ms, and then learns in sixteen steps of 2 ms.
 PLAYED = ([2e3] * 15 + [142e3]) * 20
@@ -49,3 +54,20 @@ def test_a_block_holds_one_long_step_in_its_share():
 )
 def test_what_a_step_takes_where_steps_differ(times: list[float], step_us: float) -> None:
     assert profiled_step_us(times, 1.0) == pytest.approx(step_us)
+
+
+def test_shares_are_of_whole_periods_too():
+    """Two workers' batches come in pairs, the very first behind a long wait: the mean and the shares leave it out."""
+    rows, at = [], 0.0
+    for n, length in enumerate([900.0] + [100.0, 500.0] * 4):
+        rows.append({"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{n}", "ts": at, "dur": length})
+        launched = at + length - 90
+        rows.append({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": launched, "dur": 5})
+        rows.append({"ph": "X", "cat": "kernel", "name": "gemm", "ts": launched + 5, "dur": 60, "tid": 7})
+        for row in rows[-3:]:
+            row.update({"pid": 1, "args": {"correlation": n + 1}} | {"tid": row.get("tid", 1)})
+        at += length
+    made = Computed(trace=read_bytes(json.dumps({"traceEvents": rows}).encode(), "made"))
+    steps = made.get(Steps)
+    assert (steps.count, made.get(Scale).step_us, steps.stalls_us) == (8, 300.0, ())
+    assert made.get(GpuBusy).share == pytest.approx(60 / 300)
