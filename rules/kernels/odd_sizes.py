@@ -75,13 +75,15 @@ def check(
 
 def _saving(price: Price, work: KernelWork, odd: Sequence[WorkGroup], min_share: float) -> Saving | None:
     """What these groups may save; None below the threshold."""
-    high = [(group, _factor(group, WELL_MADE)) for group in odd]
+    fitting = _of_fitting(work.groups)
+    best, usual = (max(fitting), float(np.median(fitting))) if fitting else (WELL_MADE, 0.0)
+    high = [(group, _factor(group, best if group.kind == "product" else WELL_MADE)) for group in odd]
     most_us = _saved_us(price, high)
     if not odd or most_us < min_share * price.ops.steps.step_us:
         return None
-    usual = _usual(work.groups)
-    how = f"high: these kernels come as near the device's peak as efficient ones do ({percent(WELL_MADE)}); low: " + (
-        "half as near as this step's multiplications of aligned sizes" if usual else "nothing, for lack of others"
+    others = "the best of this step's multiplications of aligned sizes" if usual else "efficient ones"
+    how = f"high: these kernels come as near the device's peak as {others} ({percent(best)}); low: " + (
+        "half as near as the median one" if usual else "nothing, for lack of others"
     )
     low = [(group, _factor(group, usual / 2)) for group in odd if usual]
     least, most = (scaled((group.kernels, factor) for group, factor in pairs) for pairs in (low, high))
@@ -170,9 +172,9 @@ def _factor(group: WorkGroup, near: float) -> float:
     return min(group.reached / near, 1.0) if near else 1.0
 
 
-def _usual(groups: Sequence[WorkGroup]) -> float:
-    """What products whose sizes fit reach in this step, half of them more; 0 where there are none."""
-    fitting = [
+def _of_fitting(groups: Sequence[WorkGroup]) -> list[float]:
+    """What products whose sizes fit reach in this step, each: what padding may bring the others to."""
+    return [
         min(group.reached, WELL_MADE)
         for group in groups
         if group.kind == "product"
@@ -181,7 +183,6 @@ def _usual(groups: Sequence[WorkGroup]) -> float:
         and not odd_size(group)
         and group.us / group.calls >= LEAST_US
     ]
-    return float(np.median(fitting)) if fitting else 0.0
 
 
 def _listed(sizes: Sequence[int]) -> str:
@@ -309,6 +310,24 @@ EXAMPLES = [
             B=_product(2816, 3933, 1024),
             C=_product(2816, 3441, 1024),
             D=_product(2816, 3195, 1024),
+        ),
+        near_miss=True,
+    ),
+    Example(
+        "a product of odd size that comes as near the peak as the one beside it, whose sizes fit",
+        draw(
+            """
+            step   [1                         ][2                         ]
+            cpu    [A][B][S                  ] [A][B][S                  ]
+            gpu 7   [K             ][L       ]  [K             ][L       ]
+            """,
+            us=100,
+            device="A100",
+            A=_product(4096, 243, 50257),
+            B=_product(4096, 1024, 7808),
+            S=SYNC,
+            K=_ODD,
+            L=_FIT,
         ),
         near_miss=True,
     ),
