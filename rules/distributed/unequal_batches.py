@@ -48,6 +48,7 @@ from advisor.api import (
 from ..shared._places import made_at
 from ..shared._words import count, percent
 from ._exchanges import uneven
+from .waiting._unequal_work import LENGTHS
 
 CONFIRMED = "measured pair on a CPU: two ranks with batches of unequal and of equal size"
 
@@ -171,7 +172,7 @@ def _has_sampler(loader: Loader | None) -> TypeGuard[Loader]:
 
 def _fix(ranks: Ranks, steady: bool) -> Fix:
     if not steady:
-        return _LENGTHS
+        return LENGTHS
     return _IN_TURN if all(map(_has_sampler, _loaders(ranks))) else _SHARDS
 
 
@@ -214,18 +215,6 @@ _IN_TURN = Fix(
     "share = len(ordered) // world_size\nindices = ordered[rank * share : (rank + 1) * share]",
     "indices = ordered[rank::world_size]",
 )
-_LENGTHS = Fix(
-    "Group samples by length, so that all ranks get similar lengths in a step",
-    "semantics",
-    "sampler = DistributedSampler(dataset)\nloader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)",
-    "order = sorted(range(len(dataset)), key=lambda index: len(dataset[index]))\n"
-    "whole = batch_size * world_size\n"
-    "groups = [order[start : start + whole] for start in range(0, len(order) - whole + 1, whole)]\n"
-    "random.Random(epoch).shuffle(groups)\n"
-    "loader = DataLoader(dataset, batch_sampler=[group[rank::world_size] for group in groups])",
-)
-
-
 _SHORT = """
     step   [1                             ][2                             ][3                             ]
     cpu    [F ][B  ]                       [F ][B  ]                       [F ][B  ]

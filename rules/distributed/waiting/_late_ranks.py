@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from advisor.api import Finding, Fix, Intervals, Ints, Price, Saving, duration, edits, intersect, total, union
 
 from ...shared._words import count
+from ._unequal_work import LENGTHS, UnequalWork, unequal_work
 
 # Two transfers that share a link get half of it each: a collective may take up to twice as long as the fastest of its
 # size beside another group's, or beside a copy to the host. What takes longer waits for a rank: the fastest began when
@@ -25,6 +26,9 @@ from ...shared._words import count
 _SHARED = 2
 # Of fewer collectives of one size perhaps all waited.
 _ENOUGH = 4
+# Steps as long as the median one, within the tenth by which steps that are alike differ: what one waits more, it
+# computes less, so that the median of waits is that of no step.
+_ALIKE = 1.1
 # Each rank sends as much as any other in these; in an exchange one may have most to send.
 _EVEN = re.compile(r"all_?reduce|reduce_?scatter|all_?gather", re.IGNORECASE)
 _HOW = (
@@ -59,11 +63,13 @@ class Late(Struct, frozen=True, eq=False):
     us        exposed µs per step of a device that sending does not explain, at least
     usual_us  the same in the median step, on the scale of `step_time_us`; 0 where a step is told as the mean
     alike     by size, longest first
+    unequal   if batches of unequal work are why
     """
 
     us: float
     usual_us: float
     alike: tuple[_Alike, ...]
+    unequal: UnequalWork | None = None
 
     @classmethod
     def of(cls, price: Price, rows: Ints) -> Late:
@@ -81,9 +87,11 @@ class Late(Struct, frozen=True, eq=False):
         spans = np.concatenate(waits)
         part = price.breakdown.intervals[price.breakdown.talking]
         late_ns = total(intersect(union(spans[:, 0], spans[:, 1]), part))
-        usual_us = _usual_us(price, np.concatenate([one.rows for one in alike]), spans, late_ns)
+        late = np.concatenate([one.rows for one in alike])
+        usual_us = _usual_us(price, late, spans, late_ns)
         alike.sort(key=lambda one: -float((events.dur_ns[one.rows] - one.least_ns).sum()))
-        return cls(steps.of_window_us(late_ns) * price.ops.longer, usual_us, tuple(alike))
+        late_us = steps.of_window_us(late_ns) * price.ops.longer
+        return cls(late_us, usual_us, tuple(alike), unequal_work(price, late, spans))
 
     def said(self, price: Price, exposed_us: float) -> str:
         """A sentence about it."""
@@ -101,7 +109,8 @@ class Late(Struct, frozen=True, eq=False):
         usual = (
             f", {duration(self.usual_us)} in the median step" if self.usual_us > price.scale.scaled(exposed_us) else ""
         )
-        return f" {shown}: at least {late} of it is waiting for a rank that joins late{usual}."
+        why = self.unequal.said() if self.unequal else ""
+        return f" {shown}: at least {late} of it is waiting for a rank that joins late{usual}.{why}"
 
     def saving(self, price: Price, exposed_us: float) -> Saving | None:
         """The step replayed without a late rank; None where the trace of a host's own threads does not tell."""
@@ -122,23 +131,25 @@ class Late(Struct, frozen=True, eq=False):
 
 
 def _usual_us(price: Price, rows: Ints, spans: Intervals, late_ns: int) -> float:
-    """What the median step waits, of all that the device has recorded: where the host is far ahead, its window ends
-    early, and begins with steps that wait for nobody yet. late_ns: what is exposed of these waits in the window.
+    """What steps like the median one wait, of all that the device has recorded: where the host is far ahead, its window
+    ends early, and begins with steps that wait for nobody yet. late_ns: what is exposed of these waits in the window.
     """
     scale, steps = price.scale, price.ops.steps
-    usual = scale.profiled.median
+    usual, took = scale.profiled.median, np.asarray(steps.profiled_us)
     within = total(intersect(union(spans[:, 0], spans[:, 1]), steps.window))
-    if not usual or scale.unprofiled.n or scale.step_us != usual or not within:
+    if not usual or scale.unprofiled.n or scale.step_us != usual or not within or len(took) != steps.count:
         return 0.0
     step = price.ops.links.step[rows]
-    each = [total(union(spans[step == n, 0], spans[step == n, 1])) for n in range(steps.count)]
-    return min(float(np.median(each)) / 1e3 * min(late_ns / within, 1.0), scale.step_us)
+    alike = np.flatnonzero((took <= _ALIKE * usual) & (took >= usual / _ALIKE))
+    each = [total(union(spans[step == n, 0], spans[step == n, 1])) for n in alike]
+    return min(float(np.mean(each)) / 1e3 * min(late_ns / within, 1.0), scale.step_us) if each else 0.0
 
 
 def instead(found: Finding, late: Late, price: Price, exposed_us: float) -> Finding:
     """The finding about communication that mostly waits: to send less does not help."""
     said = late.said(price, exposed_us)
-    return replace(found, message=found.message + said, saving=late.saving(price, exposed_us), fix=FIND_IT)
+    fix = LENGTHS if late.unequal else FIND_IT
+    return replace(found, message=found.message + said, saving=late.saving(price, exposed_us), fix=fix)
 
 
 def _by_kind(price: Price, rows: Ints) -> Iterator[tuple[Ints, Ints]]:

