@@ -33,8 +33,8 @@ class UnequalWork(Struct, frozen=True):
     def said(self) -> str:
         """A sentence about it."""
         return (
-            f" This rank computes for {duration(self.least_us)} to {duration(self.most_us)} a step, and waits the less "
-            "the longer it computes: batches differ between ranks."
+            f" It computes for {duration(self.least_us)} to {duration(self.most_us)} a step and waits the less the longer "
+            "that is: batches are unequal."
         )
 
 

@@ -22,7 +22,7 @@ def test_reductions_that_wait_for_another_rank_are_not_to_be_made_smaller() -> N
     assert finding.saving.low_us == 0
     assert finding.saving.high_us == pytest.approx(finding.facts["exposed_us"], rel=0.02)
     assert finding.fix is not None
-    assert "batches differ between ranks" in finding.message
+    assert "batches are unequal" in finding.message
     assert "Group samples by length" in finding.fix.title
 
 
