@@ -96,6 +96,8 @@ class Late(Struct, frozen=True, eq=False):
     def said(self, price: Price, exposed_us: float) -> str:
         """A sentence about it."""
         late, took = duration(price.scale.scaled(self.us)), price.ops.events.dur_ns
+        if self.unequal:
+            return self.unequal.said(late)
         first = self.alike[0]
         if first.times == 1:
             stated = price.ops.events.collective[first.rows[0]] >= 0
@@ -109,8 +111,7 @@ class Late(Struct, frozen=True, eq=False):
         usual = (
             f", {duration(self.usual_us)} in the median step" if self.usual_us > price.scale.scaled(exposed_us) else ""
         )
-        why = self.unequal.said() if self.unequal else ""
-        return f" {shown}: at least {late} of it is waiting for a rank that joins late{usual}.{why}"
+        return f" {shown}: at least {late} of it is waiting for a rank that joins late{usual}."
 
     def saving(self, price: Price, exposed_us: float) -> Saving | None:
         """The step replayed without a late rank; None where the trace of a host's own threads does not tell."""

@@ -82,7 +82,7 @@ RANKS = [
         "batches of unequal size: the longer this rank computes, the less it waits",
         _unequal(8, 20, 12, 24, 16),
         saves_us=(0, 14_000),
-        says=("computes for 8 ms to 24 ms a step", "batches are unequal"),
+        says=("computes (8 ms to 24 ms a step)", "batches are unequal"),
         fixes=("Group samples by length",),
     ),
     Example(

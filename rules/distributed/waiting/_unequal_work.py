@@ -30,11 +30,12 @@ class UnequalWork(Struct, frozen=True):
     least_us: float
     most_us: float
 
-    def said(self) -> str:
-        """A sentence about it."""
+    def said(self, late: str) -> str:
+        """A sentence about it.  late: how long this rank waits."""
+        computing = f"{duration(self.least_us)} to {duration(self.most_us)}"
         return (
-            f" It computes for {duration(self.least_us)} to {duration(self.most_us)} a step and waits the less the longer "
-            "that is: batches are unequal."
+            f" At least {late} of it is waiting for other ranks, the less the longer this one computes ({computing} a "
+            "step): batches are unequal."
         )
 
 
