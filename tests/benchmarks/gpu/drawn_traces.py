@@ -28,6 +28,7 @@ from drawn_jobs import (  # noqa: E402
     thirtieth_set,
     thirty_first_set,
     thirty_second_set,
+    thirty_third_set,
     twelfth_set,
     twentieth_set,
     twenty_eighth_set,
@@ -53,6 +54,7 @@ _SETS = (
     thirtieth_set,
     thirty_first_set,
     thirty_second_set,
+    thirty_third_set,
 )
 
 
