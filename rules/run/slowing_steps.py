@@ -57,6 +57,7 @@ from advisor.api import (
 from ..shared._places import place
 from ..shared._rising_steps import grown_by_times, grown_in_rounds
 from ..shared._words import count, percent
+from ._growing_caches import CACHES, is_cache, of_cache
 
 CONFIRMED = "measured pair on a CPU: a statistic over all outputs so far in each step against one at the end"
 
@@ -82,6 +83,10 @@ def check(
         if where and metrics and where[0].place in {call.source.place for call in metrics.calls}:
             return  # a metric that is called copies all that it has kept: `called-metrics` tells it, with its fix
         claims: tuple[str, ...]
+        if price.on_device and is_cache(growing, price):
+            if price.spent_us(growing.rows) >= min_share * steps.step_us:
+                yield of_cache(growing, price)
+            return
         if price.on_device:
             spent_us, claims = price.spent_us(growing.rows), _ON_DEVICE
         else:
@@ -265,6 +270,7 @@ def _on_device(kernel: Ev, op: str, inside: str = "") -> Drawing:
 
 
 EXAMPLES = [
+    *CACHES,
     Example(
         "a statistic over all outputs so far",
         draw(_STEPS, us=100, F=_MM, P=_of(4096), Q=_of(8192), R=_of(12288), S=_of(16384), T=_of(20480)),

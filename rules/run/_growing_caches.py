@@ -1,0 +1,103 @@
+"""Keys and values of all that was generated, copied for each new token: a cache that grows by concatenation."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from advisor.api import AUTOGRAD_NODE, Drawing, Ev, Example, Finding, Fix, GrowingOps, Price, draw, duration, edits
+
+from ..shared._words import count, percent
+
+_CLAIMS = ("compute",)
+_HOW = "the step replayed without the copies; attention reads more where far more is allocated than is there"
+# huggingface.co/docs/transformers/kv_cache: `DynamicCache`, the default, concatenates; "static" allocates once.
+_ALLOCATE = Fix(
+    "Allocate keys and values once, for the longest sequence, and write each new token's into them",
+    "numerics",
+    "keys = torch.cat((keys, key), dim=2)\n\nmodel.generate(**inputs)",
+    "keys[:, :, position] = key  # attention with a mask for what follows\n\n"
+    'model.generate(**inputs, cache_implementation="static")',
+)
+
+
+def is_cache(growing: GrowingOps, price: Price) -> bool:
+    """Whether what grows is put together of what was kept and what is new, in pairs: keys and values of each layer.
+
+    Without a backward pass, as a training step keeps no such thing for the next.
+    """
+    events, steps = price.ops.events, price.ops.steps
+    puts = growing.rows[events.exactly("aten::cat")[growing.rows]]
+    if growing.calls or 2 * len(puts) <= len(growing.rows) or events.named(AUTOGRAD_NODE).any():
+        return False
+    each = np.bincount(price.ops.links.step[puts], minlength=steps.count)
+    return each.min() >= 2 and bool((each % 2 == 0).all()) and _is_joined(events.dims_table[events.dims[puts[-1]]])
+
+
+def _is_joined(dims: str) -> bool:
+    """Whether two tensors of three dimensions or more are put together, which differ in one of them.
+
+    dims: [[[96, 8, 2599, 128], [96, 8, 1, 128]], []]
+    """
+    shapes = json.loads(dims)[0]
+    if len(shapes) != 2 or not all(isinstance(one, list) and len(one) > 2 for one in shapes):
+        return False
+    kept, new = shapes
+    return len(kept) == len(new) and sum(one != other for one, other in zip(kept, new, strict=True)) == 1
+
+
+def of_cache(growing: GrowingOps, price: Price) -> Finding:
+    """What is said of it, on a device."""
+    spent_us, gone = price.spent_us(growing.rows), edits.remove(price.ops.launched(growing.rows))
+    per_step = (growing.last - growing.first) / (price.ops.steps.count - 1)
+    return Finding(
+        message=(
+            f"Keys and values are concatenated anew for each token: {count(growing.last)} numbers in the last profiled "
+            f"step, {count(per_step)} more each time, which takes {duration(price.scale.scaled(spent_us))} of it "
+            f"({percent(spent_us / price.ops.steps.step_us)})."
+        ),
+        saving=price.saving([gone], [gone], _CLAIMS, _HOW),
+        facts={"ops": list(growing.names[:5]), "numbers": growing.last, "more_per_step": per_step, "us": spent_us},
+        fix=_ALLOCATE,
+        claims=_CLAIMS,
+    )
+
+
+def _generated(*, trained: bool = False) -> Drawing:
+    """Five tokens: keys and values of one layer are concatenated, in 100 of 400 us."""
+    words = {
+        letter: Ev(
+            "aten::cat", dims=[[[8, 4, 1_000 + n, 64], [8, 4, 1, 64]], []], dtypes=["TensorList", "Scalar"], times=2
+        )
+        for n, letter in enumerate("PQRST")
+    }
+    step = "".join(f"[{n}        ]" for n in range(1, 6))
+    cpu = "".join(f"[M][{word}][B]  " for word in words)
+    return draw(
+        f"step  {step}\ncpu   {cpu}\ngpu 7  {'[K  ][C ]  ' * 5}",
+        us=40,
+        M=Ev("aten::mm", dims=[[8, 512], [512, 512]], dtypes=["float"] * 2),
+        B=Ev("autograd::engine::evaluate_function: MmBackward0" if trained else "aten::argmax", launches=""),
+        K="ampere_sgemm_128x64_nn",
+        C=Ev("void at::native::(anonymous namespace)::CatArrayBatchedCopy<float>", "kernel", times=2),
+        **words,
+    )
+
+
+CACHES = [
+    Example(
+        "keys and values of a cache that grows by each token",
+        _generated(),
+        saves_us=(0, 200),
+        says=("Keys and values are concatenated anew for each token",),
+        fixes=("Allocate keys and values once",),
+    ),
+    Example(
+        "the same in steps that train: what is kept is a history",
+        _generated(trained=True),
+        saves_us=(0, 200),
+        says=("`aten::cat`",),
+        fixes=("Keep a running sum",),
+    ),
+]
