@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec.structs import replace
 
 from advisor.api import Finding, Fix, Ints, KindOfTalk, Library, Price, RankRecord, Saving, data_size, duration, edits
 
@@ -18,6 +19,7 @@ from ._libraries import (
     sharded_fix,
 )
 from .late_shard_gathers import gathers_late
+from .waiting._late_ranks import FIND_IT, Late, instead
 
 # What else is said of these kinds. How the stages of a pipeline fill and drain is a rule's of its own, which needs the
 # traces of all of them. Buffers are those of buffer-broadcasts, norms those of _synchronized_norms.
@@ -29,6 +31,12 @@ WORDS = {
     "exchanged": "to exchange {what} between all ranks",
     "sharded": "to gather and reduce shards of the model",
 }
+_FIND_TABLES = replace(
+    FIND_IT,
+    title="Find the rank that joins late, or has the tables most asked for: record all ranks, and analyse their traces",
+)
+# All ranks send to all: one that is late, or has most to send, is what the others wait for.
+_EXCHANGES = ("exchanged", "experts")
 # Parameters that stay between forward and backward pass are gathered once instead of twice, beside one reduction.
 _GATHERED_ONCE = 1 / 3
 # From so many gathers for each reduction on, parameters are gathered again: between one and two.
@@ -74,7 +82,7 @@ def finding(
             shorter = edits.remove(_second_gathers(kind, price)) if twice else edits.scale(kind.rows, 1 - share)
             saving = price.saving([], [shorter], (), how, model_us=(0.0, most_us), bound_us=most_us)
     asked = ", launched by compiled code" if kind.compiled >= _MOSTLY else ""
-    return Finding(
+    found = Finding(
         message=message(price, kind.exposed_us, kind.us, kind.calls, kind.bytes, f" {said(kind, library)}", asked),
         saving=saving,
         where=set_at(record.settings, "fully_shard") if record and kind.kind == "sharded" else (),
@@ -92,6 +100,11 @@ def finding(
         at_most="medium" if fix else "low",
         claims=(breakdown.talking,),
     )
+    late = Late.of(price, kind.rows) if kind.kind in _EXCHANGES else None
+    if late is None or min(late.us, kind.exposed_us) <= kind.exposed_us / 2:
+        return found
+    waits = replace(instead(found, late, price, kind.exposed_us), at_most="medium")
+    return replace(waits, fix=_FIND_TABLES) if library.tables and waits.fix is FIND_IT else waits
 
 
 def _change(

@@ -63,6 +63,7 @@ from ..cheaper_equivalents.indices._tables_on_device import ONE_BY_ONE
 from ..shared._compiled_regions import differentiated_again
 from ..shared._words import count, percent
 from ._launch_waits import LaunchWaits
+from ._launches_between_reads import BETWEEN_READS, between, without_reads
 from ._launches_in_ops import BLOCKING, ManyLaunches, many_launches
 
 # From this share on it is the backward pass alone that is slow to launch: it has two thirds of the kernels elsewhere.
@@ -89,9 +90,7 @@ def check(
     trace, scale, repeated = price.ops.trace, price.scale, waits.repeated
     if waits.share < min_share or (launches.blocking_share or 0.0) >= max_blocking:
         return
-    # A compiled region that ran has its row, whoever recorded the trace.
-    ran = bool(trace.events.named("CompiledFunction", "Torch-Compiled Region").any())
-    compiled = True if ran else record.settings.compiled if record else None
+    compiled = _compiled(price, waits.spans, record)
     many = many_launches(price)
     backward, in_loops = _in_backward(trace, price.ops.steps, waits.spans), repeated.share(waits.spans)
     loop = repeated.loops[0] if many is None and repeated.loops and in_loops >= _MOST else None
@@ -104,13 +103,13 @@ def check(
     elif many:
         fix = _other_op(many)
     else:
-        fix = _of_step(price, compiled, launches.graphs, backward)
+        fix = without_reads(waits) if waits.reads else _of_step(price, compiled, launches.graphs, backward)
     yield Finding(
         message=(
             f"The GPU waits {duration(scale.scaled(waits.us))} of each step ({percent(waits.share)}) for its next "
             f"launch: a step has {count(launches.per_step)} launches of kernels with a median duration of "
             f"{duration(launches.kernel_us)}, {percent(launches.short_share)} of them under 10 µs"
-            f"{_mostly(backward)}{_in_one(many)}{_in_loop(loop, in_loops)}."
+            f"{_mostly(backward)}{_in_one(many)}{_in_loop(loop, in_loops) if loop else between(waits)}."
         ),
         saving=saving if many is None else None,  # what another op would launch instead is not known
         where=places,
@@ -125,10 +124,23 @@ def check(
             "cuda_graphs": launches.graphs,
             "backward_share": backward,
             "loop_share": in_loops,
+            "reads": waits.reads,
         },
         fix=fix,
         claims=("idle_launch",),
     )
+
+
+def _compiled(price: Price, idle: Intervals, record: RankRecord | None) -> bool | None:
+    """Whether what is waited for is compiled code; None where nobody knows.
+
+    A compiled region that ran has its row, whoever recorded the trace: the loss alone may be one.
+    """
+    events = price.ops.events
+    regions = np.flatnonzero(events.named("CompiledFunction", "Torch-Compiled Region"))
+    if not len(regions):
+        return record.settings.compiled if record else None
+    return 2 * total(intersect(idle, events.covered(regions))) >= total(idle)
 
 
 def _of_launches(price: Price, waits: LaunchWaits) -> Saving:
@@ -274,6 +286,7 @@ _STEPS = """
     gpu 7   [K                   ][K                  ]
     """
 EXAMPLES = [
+    *BETWEEN_READS,
     Example(
         "kernels shorter than the host needs to launch them",
         draw(_STEPS, us=25, F=_ADDS, K=_SHORT),

@@ -84,8 +84,9 @@ def check(
             return  # a metric that is called copies all that it has kept: `called-metrics` tells it, with its fix
         claims: tuple[str, ...]
         if price.on_device and is_cache(growing, price):
-            if price.spent_us(growing.rows) >= min_share * steps.step_us:
-                yield of_cache(growing, price)
+            found = of_cache(growing, price)
+            if found.saving is not None and found.saving.high_us >= min_share * scale.step_us:
+                yield found
             return
         if price.on_device:
             spent_us, claims = price.spent_us(growing.rows), _ON_DEVICE

@@ -40,7 +40,7 @@ _LOW = "the rest of the host's work becomes the limit"
 # A value that the script reads: nothing but the script needs it.
 READS = ("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal", "aten::allclose")
 # Ops that read how large their result is: without one of these waits, too, the next one waits instead.
-_SIZES = (
+SIZES = (
     *("aten::nonzero", "aten::masked_select", "aten::index", "aten::index_put_", "aten::repeat_interleave"),
     *("aten::unique", "aten::_unique2", "aten::unique_dim"),
 )
@@ -128,7 +128,7 @@ def _read_together(
     reads = [
         site
         for site in syncs.sites
-        if site.from_user and (site.op in (*READS, *_SIZES) or (site.op in COPIES and _copies_to_host(site, price)))
+        if site.from_user and (site.op in (*READS, *SIZES) or (site.op in COPIES and _copies_to_host(site, price)))
         # What an exchange between ranks needs has a fix of its own, which spares no other read.
         if not sizes_of_exchange(site, price)
     ]

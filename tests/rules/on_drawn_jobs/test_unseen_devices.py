@@ -197,7 +197,7 @@ def test_slow_batches_are_worth_what_the_workers_save_that_the_fix_names() -> No
     (finding,) = found(report(slow.trace()), "input-bound")
     assert finding.saving is not None
     assert finding.fix is not None
-    assert "num_workers=4" in finding.fix.title
+    assert "num_workers=5" in finding.fix.title
     gain_us = slow.step_us() - fast.step_us()
     assert finding.saving.high_us == pytest.approx(gain_us, rel=0.1)
     assert 0 < finding.saving.low_us < 0.6 * gain_us
