@@ -24,6 +24,8 @@ from advisor.trace.numbers import small
 
 # Kinds whose arithmetic runs on matrix units; all others are measured by the bytes that they move.
 _MATRIX = ("product", "convolution", "attention")
+# Kernels of PyTorch's elementwise ops and copies: all have its namespace, in every version seen.
+_ELEMENTWISE, _OF_TORCH = ("elementwise", "copy"), "at::native"
 
 
 class WorkGroup(Struct, frozen=True, eq=False):
@@ -183,6 +185,8 @@ class _Maker(Struct, frozen=True, eq=False):
         costliest = int(kernels[np.argmax(events.dur_ns[kernels])])
         if work.kind not in _MATRIX and is_matrix_work(events.text(costliest)):
             return None  # a function of the user's, or of a library, launched it within: the op does other work
+        if work.kind in _ELEMENTWISE and _OF_TORCH not in events.text(costliest):
+            return None  # so is this one
         precision = self._precision(name, events.text(costliest), dtypes) if work.kind in _MATRIX else ""
         least = least_us(work, precision, self.hardware)
         if least is None:
