@@ -28,6 +28,7 @@ by the rule idle-gpu.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -103,9 +104,10 @@ def check(
             and cost_us >= min_share * steps.step_us
             and not _in_one_step(site, price)
         ):
-            saving = _saving(site, cost_us, price)
-            if saving.high_us >= min_share * scale.step_us:
-                yield _finding(site, cost_us, saving, price)
+            saving, ahead = _saving(site, cost_us, price)
+            least = min_share_in_line if ahead else min_share
+            if saving.high_us >= least * scale.step_us:
+                yield _finding(site, cost_us, saving, price, ahead=ahead)
     found = _in_line(copies, price, update.copies, min_share_in_line * steps.step_us)
     if found:
         yield found
@@ -179,14 +181,20 @@ def _come_back(price: Price, moved: float) -> bool:
     return 2 * float(events.bytes[away].sum()) > moved * price.ops.steps.count
 
 
-def _saving(site: CopySite, cost_us: float, price: Price) -> Saving:
+def _saving(site: CopySite, cost_us: float, price: Price) -> tuple[Saving, bool]:
+    """What it saves, and whether that takes a stream of its own."""
+    ends: dict[str, Any] = {"model_us": (0.0, cost_us), "bound_us": cost_us}
     if not site.to_device:
         how = "low: the host needs this data now; high: it stays on the device, and the step has no copy"
         gone = [edits.remove(np.array(site.ops_rows, int))]
-        return price.saving([], gone, ("exposed_copy",), how, model_us=(0.0, cost_us), bound_us=cost_us)
-    how = "low: the next kernel needs this data; high: the copy overlaps with other work"
-    beside = [edits.unsync(np.array(site.ops_rows, int)), edits.move(np.array(site.rows, int))]
-    return price.saving([], beside, ("exposed_copy",), how, model_us=(0.0, cost_us), bound_us=cost_us)
+        return price.saving([], gone, ("exposed_copy",), how, **ends), False
+    how = "low: the next kernel needs this data; high: "
+    waits, copied = edits.unsync(np.array(site.ops_rows, int)), edits.move(np.array(site.rows, int))
+    plain = price.saving([], [waits], ("exposed_copy",), how + "the host launches ahead of the copy", **ends)
+    beside = price.saving([], [waits, copied], ("exposed_copy",), how + "the copy overlaps with other work", **ends)
+    # A copy on the stream of the kernels takes its time from them, whether or not the host waits.
+    ahead = 2 * plain.high_us < beside.high_us
+    return (beside if ahead else plain), ahead
 
 
 def _ours(site: CopySite) -> bool:
@@ -195,7 +203,7 @@ def _ours(site: CopySite) -> bool:
     return large and (site.pinned is True or not site.to_device)
 
 
-def _finding(site: CopySite, cost_us: float, saving: Saving, price: Price) -> Finding:
+def _finding(site: CopySite, cost_us: float, saving: Saving, price: Price, *, ahead: bool) -> Finding:
     blocked_us = site.blocked_us * price.ops.longer
     way = "to" if site.to_device else "from"
     amount = f" of {data_size(site.bytes)}" if site.bytes is not None else ""
@@ -209,7 +217,7 @@ def _finding(site: CopySite, cost_us: float, saving: Saving, price: Price) -> Fi
         saving=saving,
         where=(site.where,) if site.where else (),
         facts={"copies": site.calls, "bytes": site.bytes, "blocked_us": blocked_us, "exposed_us": cost_us},
-        fix=_fix(site.to_device) if site.to_device else _to_host(site, price),
+        fix=_PREFETCH if ahead else _fix(site.to_device) if site.to_device else _to_host(site, price),
         claims=("exposed_copy",),
     )
 
