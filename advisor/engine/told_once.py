@@ -80,7 +80,8 @@ def counted_once(
     before it that claim the same time. Without a replay, or edits, idle time is divided by the parts of the step:
     together they save no more of a part than it holds.
 
-    A finding with nothing left, or less than the replay is off, has no number. One with less left than its rule reports
+    A finding with nothing left, or less than the replay is off, has no number, and is not told where another asks
+    for the same change at the same place. One with less left than its rule reports
     (`least`, rule id -> share of the step) is not told, nor is one with nothing left that changes more than the other:
     `how` of the other names it, and its rule is clear.
 
@@ -180,6 +181,8 @@ class _Division(Struct):
                 told[one.place] = f"`{owner.rule}` saves {what}"
                 before[before.index(owner)] = joined = _joined(owner, one)
                 told[owner.place] = joined.finding
+            elif same := next((other for other in found if _same_change(one, other)), None):
+                told[one.place] = f"`{same.rule}` tells the same change"
             else:
                 told[one.place] = _without_number(one, owner.rule)
         return told
@@ -225,6 +228,13 @@ class _Division(Struct):
                 if part_us > 0:
                     left_us[part], takes_us = left_us[part] - part_us, takes_us - part_us
         return sum(left_us.get(part, 0.0) for part in one.finding.claims)
+
+
+def _same_change(one: _Counted, other: _Counted) -> bool:
+    """Whether two rules ask for one change at one place."""
+    mine, others = one.finding, other.finding
+    both = mine.fix is not None and others.fix is not None and mine.fix.title == others.fix.title
+    return both and one.rule != other.rule and mine.where[:1] == others.where[:1]
 
 
 def _less(one: _Counted, left_us: float, rival: str) -> _Counted:

@@ -163,6 +163,16 @@ def test_only_what_changes_no_more_is_told_without_a_number(fix: Fix, told: bool
     assert ("changes more" in owner.findings[0].saving.how) != told
 
 
+def test_one_change_at_one_place_is_told_once() -> None:
+    outcomes = (
+        modelled("blocking-copies", 600.0, "idle_launch", fix=_EXACT),
+        modelled("sync-in-loop", 700.0, "idle_launch", fix=_EXACT),
+    )
+    other, owner = counted_once(outcomes, None, 2_000.0, {"idle_launch": 700.0}, {})
+    assert (other.status, other.findings, len(owner.findings)) == ("clear", (), 1)
+    assert "tells the same change" in other.reason
+
+
 def test_what_claims_no_part_loses_nothing_to_parts() -> None:
     outcomes = (modelled("host-backend", 600.0), modelled("sync-in-loop", 700.0, "idle_launch"))
     first, _ = counted_once(outcomes, None, 2_000.0, {"idle_launch": 700.0}, {})
