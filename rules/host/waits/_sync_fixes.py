@@ -60,12 +60,14 @@ _SELDOM = Fix(
     "history.append(out.cpu())",
     "history.append(out.detach())  # and move the list to the host after the epoch",
 )
+# Gradients of what `torch.where` does not choose are zero times its derivative: NaN where that is infinite, or NaN.
+_NO_NAN = "\n# where targets may be NaN, first: target = target.nan_to_num(0), as gradients would be NaN"
 # Not x = torch.where(mask, x, 0): that has another shape, and another mean.
 _MASKED = Fix(
     "Reduce with the mask instead of selecting by it",
     "numerics",
     "loss = losses[mask].mean()",
-    "loss = torch.where(mask, losses, 0).sum() / mask.sum()  # the same mean, of a shape that is known",
+    "loss = torch.where(mask, losses, 0).sum() / mask.sum()  # the same mean, of a shape that is known" + _NO_NAN,
 )
 # aten/src/ATen/native/IndexingUtils.h, expandTensors: a mask becomes indices by `nonzero`, which the host waits for.
 _WRITTEN = Fix(
@@ -79,7 +81,7 @@ _CHOSEN = Fix(
     "exact",
     "chosen = x[mask]\nx[mask] = change(chosen)",
     "x = torch.where(mask[:, None], change(x), x)  # of a shape that is known\n"
-    "# texts of a batch, whose lengths the host knows before it sends them: x[at, : lengths[at]]",
+    "# texts of a batch, whose lengths the host knows before it sends them: x[at, : lengths[at]]" + _NO_NAN,
 )
 # torch.randperm has `device`; what NumPy draws or sorts is sent for each selection, and waited for.
 _INDICES = Fix(
