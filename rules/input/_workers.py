@@ -14,6 +14,7 @@ from ._loader import Seen
 
 # Least share of the hidden wait that workers give back.
 _SEEN_RECOVERED = constant("loader.recovered_share").value
+_LOW = "low: the part that workers were measured to remove"
 
 
 def that_keep_up(seen: Seen) -> int | None:
@@ -93,7 +94,7 @@ def saving(seen: Seen, wanted: int | None, free: int | None) -> Saving:
         most = wanted or 1 if free is None else min(free, wanted or 1)
         fewest = 1 if free is None else most
         hidden = min(wait_us, wait_us - max(0.0, (wait_us / fewest) - rest_us))
-        how = f"the wait, with {_between(fewest, most)} loading during the step; low: as in a recorded pair"
+        how = f"the wait, with {_between(fewest, most)} loading during the step; {_LOW}"
         return _replayed(seen, scale.saving(hidden * sure, wait_us, how), fewest, most)
     if wanted is not None and workers and free is not None and seen.on_device and free > workers:
         running = min(free, wanted)
@@ -121,7 +122,7 @@ def _replayed(seen: Seen, modelled: Saving, fewest: int, most: int) -> Saving:
         [edits.scale(fetches, seen.workers / running) if seen.workers else edits.move(fetches, lanes=running)]
         for running in (fewest, most)
     )
-    how = f"the step replayed with batches loaded by {_between(fewest, most)}; low: as in a recorded pair"
+    how = f"the step replayed with batches loaded by {_between(fewest, most)}; {_LOW}"
     found = replay.between(least, best, how)
     high_us = min(found.high_us, modelled.high_us)
     low_us = min(found.low_us * _SEEN_RECOVERED, high_us) if seen.on_device else 0.0

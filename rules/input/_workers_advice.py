@@ -88,8 +88,12 @@ def _single_stall(seen: Seen) -> bool:
 def _fix(seen: Seen, wanted: int | None, free: int | None) -> Fix:
     facts, workers = seen.facts, seen.workers
     if workers is None:
-        after = "DataLoader(dataset, ..., num_workers=N)  # more than now, at most one per free core"
-        return Fix("Raise `num_workers`, if cores are free", risk_of(facts), "DataLoader(dataset, ...)", after)
+        after = (
+            "DataLoader(dataset, ..., num_workers=N)  # more than now, at most one per free core\n"
+            "# streamed data sets keep one worker busy for each file (shard): split them into N or more"
+        )
+        title = "Raise `num_workers`, if cores are free (and the files of a streamed data set)"
+        return Fix(title, risk_of(facts), "DataLoader(dataset, ...)", after)
     target = min(wanted or 4, free) if free is not None else wanted or 4
     if target <= workers:
         return cheaper_samples(facts)

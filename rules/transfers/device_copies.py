@@ -54,6 +54,9 @@ CONFIRMED = "real traces: Qwen on an H100 and segment-anything on an A100, whose
 
 # Whose copies change a layout or keep a value; a conversion (`aten::_to_copy`) writes other numbers.
 _LAYOUT = ("aten::contiguous", "aten::clone", "aten::reshape")
+# aten/src/ATen/native/cuda/SoftMax.cu, `host_softmax`: `auto input = input_.contiguous()`; layer_norm.cpp,
+# `native_layer_norm`: `expect_contiguous()`.
+_MAKES_CONTIGUOUS = ("aten::_softmax", "aten::_log_softmax", "aten::native_layer_norm")
 _CONVERSION = ("aten::to", "aten::_to_copy")
 
 
@@ -67,7 +70,8 @@ def check(
         return
     events, steps, scale = price.ops.events, price.ops.steps, price.scale
     # Copies that repeat heads are needed for that, and have a rule of their own.
-    rows = np.setdiff1d(_copies(price), price.ops.launched(repeated_heads(price.ops)[0]))
+    copies = np.setdiff1d(_copies(price), price.ops.launched(repeated_heads(price.ops)[0]))
+    rows = _without_moved(price, copies)
     if not len(rows):
         return
     others = price.ops.trace.device_work.copy()
@@ -114,6 +118,19 @@ def _copies(price: Price) -> Ints:
     over_the_bus = (events.of(Category.MEMCPY) & ~events.named("DtoD"))[work]
     within: Ints = work[copying & layout & ~converting & ~over_the_bus]
     return within
+
+
+def _without_moved(price: Price, rows: Ints) -> Ints:
+    """Without those whose next op makes its input contiguous itself: left out, they would be made there."""
+    events, links, nesting = price.ops.events, price.ops.links, price.ops.nesting
+    work = np.flatnonzero(price.ops.trace.device_work & links.inside & (links.launch >= 0))
+    order = work[np.lexsort((events.start_ns[work], events.thread[work]))]
+    at = np.flatnonzero(np.isin(order, rows))
+    following = order[np.minimum(at + 1, len(order) - 1)]
+    op = nesting.parent[links.launch[following]]
+    moved = (op >= 0) & events.exactly(*_MAKES_CONTIGUOUS)[np.maximum(op, 0)]
+    found: Ints = order[at[~moved]]
+    return found
 
 
 def _chained(price: Price, rows: Ints) -> int:
@@ -170,6 +187,20 @@ EXAMPLES = [
             D=_STRIDED,
             W=SYNC,
             H=GEMM,
+        ),
+        near_miss=True,
+    ),
+    Example(
+        "a transposed tensor is made contiguous before a softmax, which would do it itself",
+        draw(
+            _STEPS,
+            us=100,
+            C=_CONTIGUOUS,
+            L=_CLONE,
+            O=_COPY,
+            B=Ev("aten::_log_softmax", launches="kernel"),
+            D=_STRIDED,
+            W=SYNC,
         ),
         near_miss=True,
     ),

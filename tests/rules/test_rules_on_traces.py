@@ -116,9 +116,12 @@ def test_values_that_are_read_back_are_not_to_be_pinned() -> None:
     assert "Copy asynchronously from pinned memory" in titles("idle-gpu", "resnet50_workers4_v100.pt.trace.json.gz")
 
 
-@pytest.mark.parametrize(("name", "us"), [(SAM, 85_605), (QWEN, 2_766)])
+@pytest.mark.parametrize(("name", "us"), [(SAM, 68_301), (QWEN, 2_766)])
 def test_copies_within_the_device_take_what_the_raw_rows_say(name: str, us: float) -> None:
-    """us: the union of all device work minus that of all other work, by a sweep over the file that is not ours."""
+    """us: the union of all device work minus that of all other work, by a sweep over the file that is not ours.
+
+    In segment-anything's 80 copies of 17,304 µs more come right before layer norms, which would make them themselves.
+    """
     (finding,) = outcome("device-copies", name).findings
     assert finding.facts["exposed_us"] == pytest.approx(us, rel=1e-3)
 

@@ -25,7 +25,7 @@ _FACTOR = math.log(constant("predictions.odds_factor").value)
 _OPEN = constant("predictions.open_weight").value
 # All of the step has no odds: what stays is at least what counts as nothing.
 _MOST = 1 - NOTHING_SHARE
-_HOW = "{how}; of these ends the range is made in which four of five such savings lay when they were measured"
+_HOW = "{how}; ends as far out as four of five such savings were from their predictions when measured"
 
 
 def are_checked(rank: RankSummary) -> bool:

@@ -25,7 +25,7 @@ from ...shared._gathered_objects import GATHER_TENSORS, gathers_objects
 from ...shared._made_on_host import CREATE_THERE, CREATED, made_on_host
 from ...shared._round_trips import round_trip
 from ._hooks import HOOKED, SELDOM, of_hooks
-from ._waits import COPIES, READS, reads_one_by_one, sends_indices
+from ._waits import COPIES, FEW_READS, READS, reads_one_by_one, sends_indices
 from ._work_on_results import RESULTS, works_on_results
 
 _PINNED = Fix(
@@ -176,6 +176,8 @@ _REDUCTIONS = (
 _COUNTING = ("aten::unique", "aten::_unique2", "aten::unique_dim")
 # Compiled code is many ops: which of them waits its row does not say.
 _COMPILED = ("Torch-Compiled Region", "CompiledFunction")
+# Where reads of several kinds are one, the change for one of them spares this part of the waits, or it is none.
+_MOSTLY = 0.75
 # A loop in the step has so many iterations, each of which waits so long.
 _TURNS, _WAITED_NS = 4, 100_000
 
@@ -191,6 +193,9 @@ def fix_of(site: SyncSite, price: Price, *, trains: bool) -> Fix | None:
     if site.op in _BY_OP:
         # By itself, and not within an index: what is found once serves all who ask.
         fewer = _fewer(site) if site.op == "aten::nonzero" else None
+        mine = price.ops.events.exactly(site.op)[np.array(site.rows, int)].mean()
+        if fewer is None and site.calls > FEW_READS and mine < _MOSTLY:
+            return _CONDITIONS
         return fewer or (_CHOSEN if _BY_OP[site.op] is _MASKED and not _reduced(site, price) else _BY_OP[site.op])
     return _of_values(site, price, trains=trains)
 

@@ -65,17 +65,24 @@ def of_outputs(parameters: list[Any]) -> None:
     KEPT.append(torch.histc(MODEL(X).detach(), 2))
 
 
-def found(folder: Path, watch: Callable[[list[Any]], None]) -> list[str]:
-    """Names of the ops of a step that watches its weights so."""
+def ratios(parameters: list[Any]) -> None:
+    KEPT.append([((0.01 * p.grad).std() / p.std()).log10().item() for p in parameters])
+
+
+def found(folder: Path, watch: Callable[[list[Any]], None], *, updated: bool = False) -> list[str]:
+    """Names of the ops of a step that watches its weights so, before it updates them or after."""
     parameters = list(MODEL.parameters())
     optimizer = torch.optim.SGD(parameters, lr=0.01)
 
     def step() -> None:
         optimizer.zero_grad()
         MODEL(X).square().mean().backward()
+        if updated:
+            optimizer.step()
         with torch.no_grad():
             watch(parameters)
-        optimizer.step()
+        if not updated:
+            optimizer.step()
 
     run = observed(folder, step)
     return [run.ops[at] for at in run.seen.statistics]
@@ -89,6 +96,12 @@ def test_histograms_with_what_they_read(tmp_path: Path) -> None:
 
 def test_norms_of_all_layers_in_a_tensor(tmp_path: Path) -> None:
     assert found(tmp_path, norms) == ["linalg_vector_norm"] * 4 + ["stack"]
+
+
+def test_numbers_of_each_weight_after_the_update(tmp_path: Path) -> None:
+    """Nothing of this step can change by them; before the update, gradients may be clipped."""
+    assert found(tmp_path, ratios, updated=True) == ["mul", "std", "std", "div", "log10", "item"] * 4
+    assert not found(tmp_path, ratios)
 
 
 def test_histograms_in_hooks_of_parameters(tmp_path: Path) -> None:

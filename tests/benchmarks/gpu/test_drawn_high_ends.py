@@ -18,6 +18,7 @@ from benchmarks.gpu.drawn_jobs import (
     thirtieth_set,
     thirty_first_set,
     thirty_second_set,
+    thirty_third_set,
     twentieth_set,
     twenty_eighth_set,
     twenty_fifth_set,
@@ -57,6 +58,7 @@ _ALIKE = 0.01
         (thirtieth_set, 7),
         (thirty_first_set, 6),
         (thirty_second_set, 4),
+        (thirty_third_set, 5),
     ],
     ids=lambda value: value.__name__.rpartition(".")[2] if isinstance(value, ModuleType) else "",
 )

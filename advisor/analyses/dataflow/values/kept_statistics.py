@@ -2,7 +2,8 @@
 
 Pure, like `value_numbering`. Such an op works on weights, gradients and other statistics alone, writes none of them,
 and no other op reads its result. At its end stands a tensor that holds far fewer numbers than it was made of and that
-the script keeps. Single numbers alone do not count: Python may clip gradients by them, or end the training.
+the script keeps. Single numbers alone do not count: Python may clip gradients by them, or end the training; unless
+there is one for each of several weights, and the update is over by which they could have changed anything.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from advisor.analyses.dataflow.values.outward_results import DECIDES
 
 # What holds more of the numbers that it was made of is a copy, or an average that is kept: it may return.
 _MOST_KEPT = 1 / 8
+# One or two numbers may tell Python when to stop, or how large the next step is; one of each weight is a log.
+_OF_EACH = 4
 # These count, into as many numbers as they are asked for: no copy, even of a small tensor.
 _COUNTS = frozenset(f"aten::{name}" for name in ("histc", "histogram", "histogramdd", "bincount"))
 
@@ -101,7 +104,8 @@ def find(ops: Sequence[Op], parameters: Set[tuple[int, int]], place: Sequence[in
         if at in needed:
             needed.update(one.at for one in walk.sources[at])
     left = [one for one in walk.results if one.at not in needed]
-    kept = frozenset().union(*(one.of for one in left if one.leaf and one.held > 1))
+    alone = _one_of_each(ops, walk, left)
+    kept = frozenset[int]().union(*(one.of for one in left if one.leaf and one.held > 1), *(one.of for one in alone))
     found = {one.at for one in left if one.of & kept}
     # Numbers of them that Python reads, and looks at tensors on the way.
     found |= {
@@ -109,6 +113,14 @@ def find(ops: Sequence[Op], parameters: Set[tuple[int, int]], place: Sequence[in
     }
     found |= set(_looks_before(ops, found))
     return [Statistic(place[at]) for at in sorted(found)]
+
+
+def _one_of_each(ops: Sequence[Op], walk: _Walk, left: Sequence[_Result]) -> list[_Result]:
+    """Single numbers of several weights that are kept, or read by Python, once the weights are updated."""
+    updated = max((at for at, op in enumerate(ops) if op.place == "optimizer"), default=len(ops))
+    read = {one.at for at, mine in walk.sources.items() if not ops[at].outputs for one in mine}
+    found = [one for one in left if one.held == 1 and one.at > updated and (one.leaf or one.at in read)]
+    return found if len({one.of for one in found}) >= _OF_EACH else []
 
 
 def _is_of_the_script(op: Op) -> bool:
