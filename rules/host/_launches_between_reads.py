@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from advisor.api import D2H_PAGEABLE, ELEMENTWISE, Drawing, Ev, Example, Fix, draw
 
 from ..shared._words import count
@@ -33,6 +35,7 @@ def _reading(op: str, *, reads: bool) -> Drawing:
     """A step of eight layers, each of which launches ten short kernels and calls this op."""
     layers = 2 * 8
     step = f"{'':{4 * layers - 3}}"
+    copies: dict[str, Any] = {"C": D2H_PAGEABLE} if reads else {}
     return draw(
         f"""
         step   [1{step}][2{step}]
@@ -43,7 +46,7 @@ def _reading(op: str, *, reads: bool) -> Drawing:
         F=Ev("aten::add", times=10),
         K=Ev(ELEMENTWISE.name, "kernel", times=10, fill=0.2),
         R=Ev(op, launches="memcpy" if reads else "", blocks=reads),
-        **({"C": D2H_PAGEABLE} if reads else {}),
+        **copies,
     )
 
 

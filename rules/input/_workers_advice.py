@@ -90,9 +90,9 @@ def _fix(seen: Seen, wanted: int | None, free: int | None) -> Fix:
     if workers is None:
         after = (
             "DataLoader(dataset, ..., num_workers=N)  # more than now, at most one per free core\n"
-            "# streamed data sets keep one worker busy for each file (shard): split them into N or more"
+            "# a streamed dataset keeps one worker busy for each file (shard): split it into N or more"
         )
-        title = "Raise `num_workers`, if cores are free (and the files of a streamed data set)"
+        title = "Raise `num_workers`, if cores are free (and the files of a streamed dataset)"
         return Fix(title, risk_of(facts), "DataLoader(dataset, ...)", after)
     target = min(wanted or 4, free) if free is not None else wanted or 4
     if target <= workers:

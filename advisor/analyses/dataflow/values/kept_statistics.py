@@ -8,7 +8,8 @@ there is one for each of several weights, and the update is over by which they c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Hashable, Iterator, Sequence, Set
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -35,6 +36,7 @@ class _Result(Struct):
     """What an op made of weights or gradients alone.
 
     at: the op;  of: storages that it was made of;  given, held: how many numbers it was made of, and holds
+    form: of the tensor, as Ref has it
     needed: an op that makes something else reads it;  leaf: no op reads it
     """
 
@@ -42,6 +44,7 @@ class _Result(Struct):
     of: frozenset[int]
     given: int
     held: int
+    form: Hashable
     needed: bool = False
     leaf: bool = True
 
@@ -62,7 +65,7 @@ class _Walk(Struct):
         changed = {ref.storage for ref in op.outputs} - {ref.storage for ref in op.refs}
         changed |= {ref.storage for ref in value_numbering.written(op)}
         given = [ref for ref in op.refs if ref.storage not in self.now and ref.elements > 1]
-        mine = [self.now[storage] for storage in {ref.storage for ref in op.refs if ref.storage in self.now}]
+        mine = [self.now[one] for one in {ref.storage for ref in op.refs if self._reads(ref)}]
         if not self._is_of_weights(op, given, mine):
             for one in mine:
                 one.needed = True
@@ -77,8 +80,15 @@ class _Walk(Struct):
         of = frozenset(ref.storage for ref in given).union(*(one.of for one in mine))
         numbers = sum({ref.storage: ref.elements for ref in given}.values()) + sum(one.given for one in mine)
         for ref in (ref for ref in op.outputs if ref.storage in changed):
-            self.now[ref.storage] = _Result(at, of, numbers, ref.elements)
+            self.now[ref.storage] = _Result(at, of, numbers, ref.elements, ref.form)
             self.results.append(self.now[ref.storage])
+
+    def _reads(self, ref: Ref) -> bool:
+        """Whether it is one of these results, and no number of Python's: for an op that is a tensor of its own, of
+        another type as a rule, perhaps where the result of another op was.
+        """
+        one = self.now.get(ref.storage)
+        return one is not None and (not ref.number or _dtype(ref.form) == _dtype(one.form))
 
     def _is_of_weights(self, op: Op, given: Sequence[Ref], mine: Sequence[_Result]) -> bool:
         """Whether an op of the loop reads weights, gradients and what was made of them alone, and writes no other."""
@@ -121,6 +131,12 @@ def _one_of_each(ops: Sequence[Op], walk: _Walk, left: Sequence[_Result]) -> lis
     read = {one.at for at, mine in walk.sources.items() if not ops[at].outputs for one in mine}
     found = [one for one in left if one.held == 1 and one.at > updated and (one.leaf or one.at in read)]
     return found if len({one.of for one in found}) >= _OF_EACH else []
+
+
+def _dtype(form: Hashable) -> object:
+    """The type of a tensor's numbers."""
+    found: Any = form
+    return found[3]
 
 
 def _is_of_the_script(op: Op) -> bool:
