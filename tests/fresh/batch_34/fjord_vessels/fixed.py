@@ -46,7 +46,7 @@ def simulate_positions(vessels: int, seed: int) -> tuple[pd.DataFrame, pd.Series
 
 class TrackWindows(Dataset):
     def __init__(self, frame: pd.DataFrame, kinds: pd.Series, window: int):
-        self.tracks = {mmsi: track for mmsi, track in frame.groupby("mmsi")}
+        self.tracks = dict(iter(frame.groupby("mmsi")))
         self.kinds = kinds
         self.window = window
         self.vessels = kinds.index.to_numpy()
