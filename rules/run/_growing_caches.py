@@ -75,9 +75,9 @@ def of_cache(growing: GrowingOps, price: Price) -> Finding:
     per_step = (growing.last - growing.first) / (price.ops.steps.count - 1)
     return Finding(
         message=(
-            f"Keys and values are concatenated again for each token: {count(growing.last)} numbers in the last profiled "
-            f"step, {count(per_step)} more each time, which takes {duration(price.scale.scaled(spent_us))} of it "
-            f"({percent(spent_us / price.ops.steps.step_us)})."
+            f"Keys and values are concatenated again for each token: {count(growing.last)} numbers in the last "
+            f"profiled step, {count(per_step)} more each time, which takes {duration(price.scale.scaled(spent_us))} of "
+            f"it ({percent(spent_us / price.ops.steps.step_us)})."
         ),
         saving=price.saving([gone], [gone], _CLAIMS, _HOW),
         facts={"ops": [_PUT], "numbers": growing.last, "more_per_step": per_step, "us": spent_us},
