@@ -61,11 +61,16 @@ def test_no_script_knows_of_profilers_or_of_us() -> None:
         assert not [word for word in ("profil", "advisor", "record_function") if word in text], path
 
 
+# A convolution of three channels by one place, with a stride of 2 and channels last: its backward pass ends torch
+# 2.14.1 with a segmentation fault on processors with AVX2 alone (rules/kernels/channels_first_convolutions.py).
+_CRASHING = ("wafer_maps", "tomato_leaves")
+
+
 @pytest.mark.torch
 @pytest.mark.complete  # some 25 scripts, each started, trained for two steps and ended
 def test_every_fourth_script_of_one_process_trains() -> None:
     """They are a hundred, of which the benchmark runs all to their end: tests/benchmarks/pairs/fresh.py."""
-    pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
     pytest.importorskip("torchvision")
     scripts = [
         FOLDERS[name] / f"{role}.py"
@@ -81,6 +86,10 @@ def test_every_fourth_script_of_one_process_trains() -> None:
         warnings.warn(f"left out, as packages that they import are not installed: {left}", stacklevel=1)
     # Ranks that a script starts by itself make their steps in processes of their own.
     scripts = [path for path in scripts if path not in left and "spawn" not in path.read_text("utf-8")]
+    crash = {path for path in scripts if path.parent.name in _CRASHING or path.stem in _CRASHING}
+    if crash and torch.backends.cpu.get_cpu_capability() == "AVX2":
+        warnings.warn(f"left out, as torch crashes in them on this processor: {crash}", stacklevel=1)
+        scripts = [path for path in scripts if path not in crash]
     assert steps_made(scripts, 2) == dict.fromkeys(map(str, scripts), 2)
 
 
