@@ -103,7 +103,9 @@ def check(
     elif many:
         fix = _other_op(many)
     else:
-        fix = without_reads(waits) if waits.reads else _of_step(price, compiled, launches.graphs, backward)
+        # With graphs the layers are captured already: the reads lie elsewhere.
+        reads = waits.reads and not launches.graphs
+        fix = without_reads(waits) if reads else _of_step(price, compiled, launches.graphs, backward)
     yield Finding(
         message=(
             f"The GPU waits {duration(scale.scaled(waits.us))} of each step ({percent(waits.share)}) for its next "
