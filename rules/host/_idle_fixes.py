@@ -6,10 +6,10 @@ import numpy as np
 
 from advisor.api import Category, Fix, Intervals, Price, Treatment
 
+from .waits._work_on_results import LOG_BYTES
+
 # Ops in which the host itself moves a batch: from pageable memory it stands in them until the data are on their way.
 _COPIES = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda")
-# A log reads fewer: 32 numbers in fp32.
-_LOG_BYTES = 128
 _ON_RESULTS = Fix(
     "Compute this on the device, or only every N steps: it works on what was read back",
     "numerics",
@@ -22,19 +22,23 @@ _PINS = ("aten::pin_memory", "aten::_pin_memory")
 _SEARCH = "torch.distributed.ddp.reducer::search_unused_parameters"
 
 
-def works_on_results(price: Price, idle: Intervals) -> bool:
+def begins_with_results(price: Price, idle: Intervals) -> bool:
     """Whether most of this idle time begins where numbers were copied back: what follows works on them."""
     events = price.ops.events
     works = price.ops.links.works
     works = works[np.argsort(events.end_ns[works], kind="stable")]
-    last = works[np.maximum(np.searchsorted(events.end_ns[works], idle[:, 0], side="right") - 1, 0)]
-    back = events.of(Category.MEMCPY) & events.named("DtoH") & (events.bytes > _LOG_BYTES)
+    ended = np.searchsorted(events.end_ns[works], idle[:, 0], side="right")
+    back = events.of(Category.MEMCPY) & events.named("DtoH") & (events.bytes > LOG_BYTES)
+    behind = np.append(False, back[works])[ended]  # before any work ends there is none
     lasts = idle[:, 1] - idle[:, 0]
-    return bool(2 * int(lasts[back[last]].sum()) > int(lasts.sum()))
+    return bool(2 * int(lasts[behind].sum()) > int(lasts.sum()))
 
 
 def fix_of(host: str, reads_back: bool, on_results: bool) -> Fix:
-    """The change for an op of the host's.  reads_back: its copies are to the host;  on_results: as works_on_results."""
+    """The change for an op of the host's.
+
+    reads_back: its copies are to the host;  on_results: as begins_with_results
+    """
     if host == _SEARCH:
         return Fix(
             "Remove `find_unused_parameters=True`, unless steps use different parameters",

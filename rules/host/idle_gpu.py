@@ -62,7 +62,7 @@ from advisor.api import (
 from ..shared._host_updates import HostUpdate
 from ..shared._made_on_host import COMPUTED_FOR_COPIES, NEXT_NS, made_on_host
 from ..shared._words import percent
-from ._idle_fixes import fix_of, works_on_results
+from ._idle_fixes import begins_with_results, fix_of
 from ._nameless_idle import NAMELESS, has_a_name, in_one_step, rest, what_of
 from ._updates_beside_torch import UPDATES_BESIDE_TORCH, updating
 from .threads._standing_still import STANDING_STILL, standing_still
@@ -197,7 +197,7 @@ def _named(group: IdleGroup, saving: Saving, spans: Intervals, price: Price) -> 
         saving=saving,
         where=(group.where,) if group.where else (),
         facts={"idle_us": group.us, "gaps_per_step": group.gaps_per_step, "host": group.host},
-        fix=fix or fix_of(group.host, 2 * int(back.sum()) > len(back), works_on_results(price, spans)),
+        fix=fix or fix_of(group.host, 2 * int(back.sum()) > len(back), begins_with_results(price, spans)),
         claims=("idle_host",),
     )
 

@@ -52,6 +52,12 @@ class Cadence(Struct, frozen=True, eq=False):
         starts = np.append(self.begins_ns, self.ends_ns[:-1])
         return union(starts[~self.kept], self.ends_ns[~self.kept])
 
+    @property
+    def _before_ns(self) -> int:
+        """As long before the end of the first step's work as a step takes; begins_ns where that step does not count."""
+        whole = len(self.ends_ns) > 1 and (self.kept is None or bool(self.kept[0]))
+        return int(self.ends_ns[0] - self.step_ns) if whole else self.begins_ns
+
     def is_behind(self, of_host: Intervals, host_ns: float) -> bool:
         """Whether the device takes longer for a step than the host (host_ns), and lags behind when its rows end."""
         late = float(self.ends_ns[-1] - of_host[-1, 1])
@@ -68,8 +74,7 @@ class Cadence(Struct, frozen=True, eq=False):
         """
         start, end = int(of_host[0, 0]), int(of_host[-1, 1])
         last = int(self.ends_ns[-1])
-        before = int(self.ends_ns[0] - self.step_ns) if len(self.ends_ns) > 1 else self.begins_ns
-        own = np.array([[min(self.begins_ns, max(before, start)), last]])
+        own = np.array([[min(self.begins_ns, max(self._before_ns, start)), last]])
         if len(self.left_out):
             return subtract(own, self.left_out) if last - end > NOTABLE * total(of_host) else of_host
         if len(of_host) > 1 or last - end <= NOTABLE * (end - start):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -63,13 +63,11 @@ class Late(Struct, frozen=True, eq=False):
     us        exposed µs per step of a device that sending does not explain, at least
     usual_us  the same in the median step, on the scale of `step_time_us`; 0 where a step is told as the mean
     alike     by size, longest first
-    unequal   if batches of unequal work are why
     """
 
     us: float
     usual_us: float
     alike: tuple[_Alike, ...]
-    unequal: UnequalWork | None = None
 
     @classmethod
     def of(cls, price: Price, rows: Ints) -> Late:
@@ -79,25 +77,20 @@ class Late(Struct, frozen=True, eq=False):
         stated = events.collective[rows] >= 0
         groups = (*_by_kind(price, rows[stated]), *_by_place(price, rows[~stated]))
         alike = [one for group, sizes in groups for one in _longer(group, sizes, events.dur_ns[group])]
-        waits = [
-            np.column_stack((events.start_ns[one.rows], events.end_ns[one.rows] - round(one.least_ns))) for one in alike
-        ]
-        if not waits:
+        if not alike:
             return cls(0.0, 0.0, ())
-        spans = np.concatenate(waits)
+        late, spans = _waits(price, alike)
         part = price.breakdown.intervals[price.breakdown.talking]
         late_ns = total(intersect(union(spans[:, 0], spans[:, 1]), part))
-        late = np.concatenate([one.rows for one in alike])
         usual_us = _usual_us(price, late, spans, late_ns)
         alike.sort(key=lambda one: -float((events.dur_ns[one.rows] - one.least_ns).sum()))
-        late_us = steps.of_window_us(late_ns) * price.ops.longer
-        return cls(late_us, usual_us, tuple(alike), unequal_work(price, late, spans))
+        return cls(steps.of_window_us(late_ns) * price.ops.longer, usual_us, tuple(alike))
 
-    def said(self, price: Price, exposed_us: float) -> str:
-        """A sentence about it."""
+    def said(self, price: Price, exposed_us: float, unequal: UnequalWork | None) -> str:
+        """A sentence about it.  unequal: if batches of unequal work are why."""
         late, took = duration(price.scale.scaled(self.us)), price.ops.events.dur_ns
-        if self.unequal:
-            return self.unequal.said(late)
+        if unequal:
+            return unequal.said(late)
         first = self.alike[0]
         if first.times == 1:
             stated = price.ops.events.collective[first.rows[0]] >= 0
@@ -148,9 +141,17 @@ def _usual_us(price: Price, rows: Ints, spans: Intervals, late_ns: int) -> float
 
 def instead(found: Finding, late: Late, price: Price, exposed_us: float) -> Finding:
     """The finding about communication that mostly waits: to send less does not help."""
-    said = late.said(price, exposed_us)
-    fix = LENGTHS if late.unequal else FIND_IT
+    unequal = unequal_work(price, *_waits(price, late.alike))
+    said = late.said(price, exposed_us, unequal)
+    fix = LENGTHS if unequal else FIND_IT
     return replace(found, message=found.message + said, saving=late.saving(price, exposed_us), fix=fix)
+
+
+def _waits(price: Price, alike: Sequence[_Alike]) -> tuple[Ints, Intervals]:
+    """The collectives that wait, and when."""
+    events, rows = price.ops.events, np.concatenate([one.rows for one in alike])
+    sent_ns = np.concatenate([np.full(len(one.rows), round(one.least_ns)) for one in alike])
+    return rows, np.column_stack((events.start_ns[rows], events.end_ns[rows] - sent_ns))
 
 
 def _by_kind(price: Price, rows: Ints) -> Iterator[tuple[Ints, Ints]]:

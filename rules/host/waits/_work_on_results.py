@@ -29,7 +29,7 @@ from ._waits import FEW_READS, WORTH
 
 _STEP, _FETCH = "Optimizer.step#", "enumerate(DataLoader)#"
 # Values of a log are fewer: 32 numbers in fp32.
-_LOG_BYTES = 128
+LOG_BYTES = 128
 # With these a new iteration has begun: what is read after them may be what it goes on with.
 _BEGINS = ("linear", "addmm", "mm", "bmm", "baddbmm", "matmul", "conv", "embedding", "scaled_dot_product_attention")
 _BEGINNING = (*(f"aten::{name}" for name in _BEGINS), "Torch-Compiled Region", "CompiledFunction")
@@ -62,7 +62,7 @@ def _of_results(rows: Ints, price: Price) -> Ints:
     """Which of these rows copy more to the host than a log needs."""
     events, launch = price.ops.events, price.ops.links.launch
     copies = np.flatnonzero(events.of(Category.MEMCPY) & events.named("DtoH") & (launch >= 0))
-    copies = copies[events.bytes[copies] > _LOG_BYTES]
+    copies = copies[events.bytes[copies] > LOG_BYTES]
     called_ns = events.start_ns[launch[copies]]
     called_ns = called_ns[starts_in(called_ns, events.covered(rows))]
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from advisor.analyses.base.cadence import Cadence
 from advisor.api import Breakdown, GpuBusy, Scale, Steps
 from advisor.computed import Computed
 from advisor.trace.read.load import load, read_bytes
@@ -67,6 +68,13 @@ def test_a_window_that_begins_with_a_wait_holds_the_wait_of_each_step() -> None:
     made = computed(loop(4, 100, 40, lag_us=85))
     assert made.get(Steps).window.tolist() == [[35_000, 435_000]]
     assert made.get(GpuBusy).share == pytest.approx(0.4)
+
+
+def test_a_first_step_that_does_not_count_brings_no_wait_before_it() -> None:
+    """Its work begins at 60, behind a wait, and ends at 100; that of the two steps that count at 200 and 300."""
+    paced = Cadence(np.array([100, 200, 300]), 60, np.array([False, True, True]))
+    busy = np.array([[60, 100], [160, 200], [260, 300]])
+    assert paced.window(np.array([[0, 250]]), busy).tolist() == [[100, 300]]
 
 
 def test_the_window_of_the_rows_stands_where_it_shows_the_same() -> None:
