@@ -53,6 +53,12 @@ _COLUMNS = Fix(
     "row = self.frame.iloc[index]",
     "self.rows = torch.from_numpy(frame[columns].to_numpy())  # once\n\nrow = self.rows[index]",
 )
+_GROUPS = Fix(
+    "Split the table into groups once, before the training, and look each group up",
+    "exact",
+    'track = self.frame[self.frame["vessel"] == vessel]',
+    'self.tracks = dict(tuple(frame.groupby("vessel")))  # once\n\ntrack = self.tracks[vessel]',
+)
 
 
 _BY_ROW = Fix(
@@ -88,6 +94,12 @@ def _by_byte(each: Constant) -> Callable[[Container], tuple[float, float]]:
     return lambda one: (one.bytes * low / 1e3, one.bytes * high / 1e3)
 
 
+def _filter(one: Container) -> tuple[float, float]:
+    """By the length of the table at least, where its keys are numbers; strings take up to seventy times as long."""
+    fixed_us, each_ns = constant("containers.frame_filter_us").low, constant("containers.filter_row_ns").low
+    return fixed_us + one.length * each_ns / 1e3, math.inf
+
+
 def _each(each: Constant) -> Callable[[Container], tuple[float, float]]:
     return lambda _: each.range
 
@@ -100,6 +112,7 @@ def _apart(one: Container) -> tuple[float, float]:
 _WALKED = "each is reached from its nearer end"
 _SEARCHED = "all are compared until one is found"
 _ROW = "each row becomes a new object"
+_COMPARED = "each time all of them are read"
 _FAR = "the numbers of a row are far from each other in memory"
 _SEARCH = _Slow(
     "searches the {kind} `{name}` of {length} entries",
@@ -130,6 +143,9 @@ _TABLE = {
     ),
     ("DataFrame", "rows"): _Slow(
         "iterates over the rows of the DataFrame `{name}`", _ROW, _COLUMNS, _each(constant("containers.frame_row_us"))
+    ),
+    ("DataFrame", "filter"): _Slow(
+        "compares all {length} rows of the DataFrame `{name}` to find a few", _COMPARED, _GROUPS, _filter
     ),
     ("Series", "row"): _Slow(
         "takes entries of the Series `{name}` one by one", _ROW, _COLUMNS, _each(constant("containers.series_row_us"))

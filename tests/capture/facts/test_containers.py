@@ -64,6 +64,29 @@ def test_an_operation_is_found_with_its_container(line, entries, operation, ofte
 
 
 @pytest.mark.parametrize(
+    ("line", "operation"),
+    [
+        ('rows = self.memory[self.memory["key"] == key]', "filter"),
+        ("rows = self.memory[self.memory.key == key]", "filter"),
+        ('rows = self.memory.loc[(self.memory["key"] == key) & (self.memory.value > 0), "value"]', "filter"),
+        ('rows = self.memory.query("key == @key")', "filter"),
+        ("row = self.memory.loc[key]", "row"),
+    ],
+)
+def test_a_table_that_is_compared_to_find_rows(line, operation):
+    pandas = pytest.importorskip("pandas")
+    (one,) = found(f"{line}\n", self=Memory(pandas.DataFrame({"key": [1, 2], "value": [3, 4]})), key=1)
+    assert (one["operation"], one["name"], one["length"], one["often"]) == (operation, "self.memory", 2, 1.0)
+
+
+def test_a_table_is_not_compared_where_it_is_written_or_another_decides():
+    pandas = pytest.importorskip("pandas")
+    frame = Memory(pandas.DataFrame({"key": [1, 2]}))
+    assert found("self.memory[self.memory.key == key] = 0\n", self=frame, key=1) == []
+    assert found("rows = self.memory[other.key == key]\n", self=frame, other=frame, key=1) == []
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "entry = self.memory[i]",

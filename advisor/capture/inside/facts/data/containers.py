@@ -42,10 +42,11 @@ _KINDS = {
     "grow": ("ndarray",),
     "row": ("DataFrame", "Series"),
     "rows": ("DataFrame",),
+    "filter": ("DataFrame",),
     "by_row": ("ndarray",),
 }
 # Those that a comprehension runs for each of its elements; what it runs through it makes once.
-_EACH = ("index", "search", "row")
+_EACH = ("index", "search", "row", "filter")
 _BUILT_ON: dict[str, Any] = {"deque": deque, "list": list, "tuple": tuple}
 Name = tuple[str, ...]  # ("self", "seen", "[user]"): a name, its attributes, and entries by a name
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
@@ -115,7 +116,9 @@ def _uses(node: ast.AST, repeated: Name | int | None) -> Iterator[Use]:
         by = node.value.attr if isinstance(node.value, ast.Attribute) else ""
         pandas = by in _OF_PANDAS and isinstance(node.value, ast.Attribute)
         found = ("row", node.value.value, None) if pandas else ("index", node.value, None)  # type: ignore[attr-defined]
-        if not pandas and not repeated and not isinstance(node.slice, ast.Tuple) and (name := _name(node.value)):
+        if (whole := _filtered(node)) is not None:
+            found = "filter", whole, None
+        elif not pandas and not repeated and not isinstance(node.slice, ast.Tuple) and (name := _name(node.value)):
             yield Use("by_row", name, _name(node.slice) or 1)
     elif isinstance(node, ast.Delete) and len(node.targets) == 1 and _is_first(node.targets[0]):
         found = ("front", node.targets[0].value, None)  # type: ignore[attr-defined]
@@ -138,12 +141,31 @@ def _of_call(call: ast.Call, called: ast.Attribute) -> tuple[str, ast.AST | None
         return "front", called.value, None
     if called.attr in _SEARCHES and len(call.args) == 1:
         return "search", called.value, None
+    if called.attr == "query":
+        return "filter", called.value, None
     if called.attr == "iterrows":
         return "rows", called.value, _name(called.value)
     if called.attr in _DRAWS and first is not None:
         many = _drawn(call)
         return "draw", first, _number(many[0]) if many else None
     return None
+
+
+def _filtered(node: ast.Subscript) -> ast.expr | None:
+    """The table of `table[table.column == key]`, also by `.loc`: all of its rows are compared. None of others."""
+    by = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+    of = node.value
+    table = of.value if isinstance(of, ast.Attribute) and of.attr == "loc" else of
+    name = _name(table)
+    compared = (one.left for one in ast.walk(by) if isinstance(one, ast.Compare) and isinstance(one.ops[0], ast.Eq))
+    return table if name and any(_column_of(one) == name for one in compared) else None
+
+
+def _column_of(node: ast.expr) -> Name | None:
+    """The table of `table.column` and `table["column"]`."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return _name(node.value)
+    return _name(node.value) if isinstance(node, ast.Attribute) else None
 
 
 def _is_first(node: ast.AST) -> bool:
