@@ -16,7 +16,7 @@ Nothing is computed until the batch arrives. With `num_workers=0` the training p
 training waits. With workers, they may load batches more slowly than the step uses them, be restarted in every epoch,
 or spend more time on passing a batch between processes than loading it in the training process would take. A photograph
 of twelve megapixels that is used at 224 x 224 is decoded and resized pixel by pixel all the same. A deque that is read
-by index, a list that is searched, a DataFrame that is filtered for each sample, rows that are taken out of it one by one
+by index, a list that is searched, a DataFrame that is filtered for each sample, rows of it that are taken singly
 take longer than an index of an array.
 
 ## How to fix it
