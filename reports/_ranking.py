@@ -42,22 +42,35 @@ class Groups:
 def groups(report: Report) -> Groups:
     """The findings of a report in their groups, each by the wait that was measured or else by saving; bounds come last.
 
-    Of two that save the same time the one that changes less of the training comes first.
+    Of two that save the same time the one that changes less of the training comes first. What has no saving beside
+    another finding stands where that one does, after it.
 
     That a device idled for lack of launches was measured; that a fix gives this back is what is not confirmed, and may
     be no more than a bound.
     """
     found = report.findings()
-    by_worth = sorted(found, key=lambda pair: _order(report, pair[1], [one for _, one in found]))
-    alike = groupby(by_worth, key=lambda pair: _certainty(report, pair[1], report.step_us))
+    others = [one for _, one in found]
+
+    def order(pair: tuple[Outcome, Finding]) -> tuple[int, float, bool, bool]:
+        owner = _owner(pair, found)
+        return *_order(report, owner[1], others), owner is not pair
+
+    alike = groupby(sorted(found, key=order), key=lambda pair: order(pair)[0])
     ordered = [pair for _, pairs in alike for pair in least_changes_first(pairs, report.step_us)]
-    actions = [pair for pair in ordered if _stands(*pair) and pair[1].recoverable]
-    unconfirmed = [pair for pair in ordered if not pair[0].confirmed and not (_stands(*pair) and pair[1].recoverable)]
-    apart = [pair for pair in ordered if pair[0].confirmed and not pair[1].recoverable]
+    actions = [pair for pair in ordered if _stands(*_owner(pair, found)) and pair[1].recoverable]
+    rest = [pair for pair in ordered if pair not in actions]
+    unconfirmed = [pair for pair in rest if not _owner(pair, found)[0].confirmed]
+    apart = [pair for pair in rest if _owner(pair, found)[0].confirmed]
     ranked = [Ranked(number, *pair) for number, pair in enumerate([*actions, *unconfirmed, *apart], start=1)]
     first, second = len(actions), len(actions) + len(unconfirmed)
     best = min(BEST, first)
     return Groups(tuple(ranked[:best]), tuple(ranked[best:first]), tuple(ranked[first:second]), tuple(ranked[second:]))
+
+
+def _owner(pair: tuple[Outcome, Finding], found: list[tuple[Outcome, Finding]]) -> tuple[Outcome, Finding]:
+    """The finding that saves the time of this one; itself if it has a saving of its own."""
+    rule = pair[1].counted_with
+    return next((one for one in found if rule and one[0].rule == rule and not one[1].counted_with), pair)
 
 
 # A fix that gives back half of an idle time says what most of it comes from.
@@ -69,7 +82,9 @@ def _order(report: Report, finding: Finding, others: list[Finding]) -> tuple[int
     certainty, worth_us = _certainty(report, finding, report.step_us), _worth_us(report, finding)
     if finding.saving is not None or finding.fix is not None or finding.measured_us is None:
         return certainty, -worth_us, False
-    known = [one for one in others if one.saving and one.fix and set(one.claims) & set(finding.claims)]
+    known = [
+        one for one in others if one.saving and one.fix and (not one.claims or set(one.claims) & set(finding.claims))
+    ]
     known_us = max((_worth_us(report, one) for one in known if _certainty(report, one, report.step_us) <= certainty),
                    default=0.0)  # fmt: skip
     if known_us < _EXPLAINS * worth_us:
@@ -122,7 +137,8 @@ def nothing_found(report: Report) -> str:
 def saving(finding: Finding, said: Headline) -> str:
     """The saving per step as words, in the unit of the step, or per hour of the run; says so where there is none."""
     if finding.saving is None:
-        return "saving not computed"
+        shared = _words.one_line(finding.counted_with)
+        return f"saves the same time as {shared}" if shared else "saving not computed"
     if finding.run_us:
         low, high = (round(us / finding.run_us * 60) for us in (finding.saving.low_us, finding.saving.high_us))
         bound = finding.saving.is_bound(finding.run_us)

@@ -188,7 +188,7 @@ def _finding(report: Report, ranked: _ranking.Ranked) -> Iterator[str]:
     sure = "" if ranked.outcome.confirmed else ", not confirmed yet"
     basis = f", {_labels.BASES[finding.saving.basis].name}{sure}" if finding.saving else ""
     worth = f"{_ranking.saves(finding, said)}{f' ({share}{basis})' if share else ''}"
-    yield f"{ranked.number}. **{code(ranked.outcome.rule)}: {worth}.** {text(finding.message)}"
+    yield f"{ranked.number}. **{code(ranked.outcome.rule)}: {text(worth)}.** {text(finding.message)}"
     places = [f"{code(place)} {text(inside)}".strip() for place, inside in _ranking.places(finding)[:3]]
     if places:
         yield f"   At {', '.join(places)}."
@@ -220,7 +220,7 @@ def _apart(report: Report) -> Iterator[str]:
             yield ""
             for ranked in group:
                 worth = _ranking.saves(ranked.finding, _verdict.headline(report))
-                yield f"- {code(ranked.outcome.rule)}: {worth}. {text(ranked.finding.message)}"
+                yield f"- {code(ranked.outcome.rule)}: {text(worth)}. {text(ranked.finding.message)}"
             yield ""
 
 

@@ -256,4 +256,4 @@ def _without_number(one: _Counted, rival: str) -> Finding:
     """The diagnosis alone; idle time that another finding has told makes no second one severe."""
     why = f"no number: `{rival}` saves the same {'idle ' * one.of_idle_time}time; either change does"
     facts = {**one.finding.facts, "saving": why}
-    return replace(one.finding, saving=None, measured_us=0.0, severity="low", facts=facts)
+    return replace(one.finding, saving=None, counted_with=rival, measured_us=0.0, severity="low", facts=facts)

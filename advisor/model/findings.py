@@ -62,6 +62,7 @@ class Finding(Struct, frozen=True):
     at_most      the highest severity allowed, if a fact that could justify the code is unknown
     measured_us  the idle time or wait of the device, or the time between steps, on which the diagnosis is based,
                  however much the fix saves of it; µs per step on the scale of step_time_us; None for other findings
+    counted_with the rule whose finding saves the same time, so that this one has no saving of its own; empty else
     run_us       if the fix shortens the run but not the profiled steps (time between steps, or later steps): the time
                  of the run per training step, of which the saving is a part; None if the saving is a part of the step
     """
@@ -76,6 +77,7 @@ class Finding(Struct, frozen=True):
     at_most: Severity = "high"
     severity: Severity = "low"
     measured_us: float | None = None
+    counted_with: str = ""
     run_us: float | None = None
     ranks: tuple[int, ...] = ()
 

@@ -44,6 +44,7 @@ from advisor.api import (
     RankRecord,
     Settings,
     draw,
+    duration,
     edits,
     intersect,
     total,
@@ -60,6 +61,8 @@ _GATHERS = ("allgather", "all_gather", "_allgather_base")
 _OWN = "FullyShardedDataParallel."
 _HOOK, _PRE = f"{_OWN}_pre_backward_hook", f"{_OWN}_pre_backward_prefetch"
 _POST = f"{_OWN}_post_backward_prefetch"
+# What gathers are queued behind is named where it is more of the wait than this part of theirs.
+_TOLD = 0.1
 # The first layer of the backward pass has none before it that could gather it.
 _FIRST = 1
 
@@ -93,15 +96,18 @@ def check(
     late_rows = hooked if late[1] == "backward" else rows[:0]
     moved = np.union1d(rows, _queued_behind(price, communication, late_rows))
     # Links that are busy all the time carry no more in a step, whenever they are asked.
-    bound_us = min(_exposed_us(price, communication, moved), max(steps.step_us - communication.us, 0.0))
+    waited_us = _exposed_us(price, communication, moved)
+    bound_us = min(waited_us, max(steps.step_us - communication.us, 0.0))
     hidden_us = 0.0, min(bound_us, computing_us)
     if hidden_us[1] < min_share * steps.step_us:
         return
     saving = price.saving([], [edits.move(moved)], (), how, model_us=hidden_us, bound_us=bound_us)
+    before_us = waited_us - exposed_us
+    queued = f", and {duration(price.scale.scaled(before_us))} for the collectives right before them"
     yield Finding(
         message=(
             f"For {each_step(price, exposed_us)} the GPU waits for all-gathers, "
-            f"{count(len(rows) / steps.count)} a step, and {late[0]}."
+            f"{count(len(rows) / steps.count)} a step{queued if before_us > _TOLD * exposed_us else ''}: {late[0]}."
         ),
         saving=saving,
         facts={
@@ -110,6 +116,7 @@ def check(
             "communication_us": communication.us,
         },
         fix=_FIXES[late[1]],
+        measured_us=price.scale.scaled(waited_us),
     )
 
 

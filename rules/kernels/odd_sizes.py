@@ -127,6 +127,7 @@ def _fused_first(finding: Finding) -> Finding:
             "y = F.scaled_dot_product_attention(q, k, v)",
         ),
         facts={**finding.facts, "saving": "no number: `unfused-attention` saves the same time"},
+        counted_with="unfused-attention",
         claims=(),
         at_most="low",
     )

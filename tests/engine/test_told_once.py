@@ -37,6 +37,7 @@ def test_the_same_idle_time_counts_with_the_first_change(of: object, name: str, 
     assert owner.saving.high_us == pytest.approx(gain_us, rel=0.05)
     assert other.saving is None
     assert f"`{first}` saves the same idle time" in other.facts["saving"]
+    assert other.counted_with == first
 
 
 def test_changes_of_different_idle_time_keep_what_they_save() -> None:

@@ -241,6 +241,21 @@ def test_bounds_come_after_what_is_certain_and_before_what_has_no_number() -> No
     assert [words.count("up to") for words in said] == [0, 2, 2], said
 
 
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_what_saves_the_same_time_as_another_stands_right_behind_it(confirmed: bool) -> None:
+    bound = Saving(0, 40, "modelled", "")
+    outcomes = (
+        Outcome("behind", "found", (Finding("behind", measured_us=0.0, counted_with="owner"),)),
+        Outcome("owner", "found", (Finding("owner", bound),), confirmed=confirmed),
+        Outcome("other", "found", (Finding("other", replace(bound, high_us=10)),), confirmed=confirmed),
+    )
+    report = replace(fixtures.canonical(), outcomes=outcomes)
+    found = ranking.groups(report)
+    ranked = found.best if confirmed else found.unconfirmed
+    assert [one.outcome.rule for one in ranked] == ["owner", "behind", "other"]
+    assert ranking.saves(ranked[1].finding, verdict.headline(report)) == "saves the same time as owner"
+
+
 def test_without_steps_a_saving_is_of_the_recorded_window() -> None:
     report = fixtures.canonical()
     headline = verdict.headline(replace(report, steps=replace(report.steps, source="window")))
