@@ -14,11 +14,12 @@ frees cached memory before each allocation, or `torch.cuda.set_per_process_memor
 `cuMemUnmap`).
 
 ## How to fix it
-Remove `empty_cache()`, or `garbage_collection_threshold` from the environment. For changing shapes set
+Remove `empty_cache()`, or `garbage_collection_threshold` from the environment. Where an op frees memory before it can
+allocate, free blocks may fit no request, of changing shapes above all: set
 `PYTORCH_ALLOC_CONF=expandable_segments:True` in the environment (`PYTORCH_CUDA_ALLOC_CONF` before PyTorch 2.9), without
 `max_split_size_mb`, which keeps large blocks from being used for other sizes, or pad to a few shapes. Without its cache
 (`PYTORCH_NO_CUDA_MEMORY_CACHING`, which is for debugging) PyTorch has the driver allocate and free each tensor: unset
-it. For a full device lower the peak: a smaller batch, activation checkpointing.
+it. If segments that can grow do not help, the device is full: lower the peak by a smaller batch or checkpointing.
 
 ## When to leave it
 Steps in which a new shape occurs for the first time, and two processes that alternate on one device.
@@ -96,8 +97,7 @@ def _fix(price: Price, freeing: Ints, allocating: Ints, record: RankRecord | Non
         return _NO_THRESHOLD
     retried = len(freeing) > 0 and bool(np.median(price.ops.nesting.outer_op[freeing]) >= 0)
     if retried or (record and record.memory and record.memory.get("alloc_retries")):
-        fit = _sizes_vary(price) and not expandable(record, price.ops.events)
-        return _GROWING if fit else _LOWER_PEAK
+        return _LOWER_PEAK if expandable(record, price.ops.events) else _GROWING
     if len(freeing):
         return Fix(
             "Remove `torch.cuda.empty_cache()`",
@@ -107,14 +107,6 @@ def _fix(price: Price, freeing: Ints, allocating: Ints, record: RankRecord | Non
             Treatment("calls", {"names": ["torch.cuda.empty_cache"]}),
         )
     return _FEW_SHAPES if expandable(record, price.ops.events) else EXPANDABLE
-
-
-def _sizes_vary(price: Price) -> bool:
-    """Whether recorded steps work on tensors of different sizes, so that kept blocks may fit none of the next."""
-    ops = price.ops
-    dims, step = ops.events.dims[ops.outermost], ops.steps.step_of(ops.events.start_ns[ops.outermost])
-    each = {frozenset(dims[(step == one) & (dims >= 0)].tolist()) for one in range(ops.steps.count)}
-    return len(each) == ops.steps.count > 1
 
 
 def _never_cached(price: Price, freeing: Ints, allocating: Ints, record: RankRecord | None) -> bool:
@@ -166,7 +158,8 @@ _LOWER_PEAK = Fix(
     "x = block(x)",
     "x = checkpoint(block, x, use_reentrant=False)  # torch.utils.checkpoint",
 )
-# What may not be split (`max_split_size_mb`) is given back where another size is asked for, as on a full device.
+# What may not be split (`max_split_size_mb`) is given back where another size is asked for, as on a full device. A
+# variable is set before the training is changed, as it tells which of both it is.
 _GROWING = Fix(
     "Set `expandable_segments:True` without `max_split_size_mb`; if the device is full, lower the peak",
     "exact",
@@ -207,12 +200,6 @@ _RETRIED = """
     cpu         [M][Z ][M]                   [M][Z ][M]
     gpu 7   [K   ]          [K  ]        [K   ]          [K  ]
     """
-_VARYING = """
-    step   [1                         ][2                         ]
-    cpu    [P  ][G        ][F ]         [Q  ][G        ][F ]
-    cpu         [M][Z ][M]                   [M][Z ][M]
-    gpu 7   [K   ]          [K  ]        [K   ]          [K  ]
-    """
 _COLLECTED = """
     step   [1                         ][2                         ]
     cpu    [F  ][G        ][F ]         [F  ][G        ][F ]
@@ -230,10 +217,6 @@ _STEPS = """
     cpu    [F  ][A   ][G  ][Z      ]    [F  ][A   ][G  ][Z      ]
     gpu 7   [K   ]     [K  ]             [K   ]     [K  ]
     """
-
-
-def _sized(length: int) -> Ev:
-    return Ev("aten::linear", dims=[[length, 256], [64, 256], [64]], dtypes=["float"] * 3)
 
 
 EXAMPLES = [
@@ -256,13 +239,14 @@ EXAMPLES = [
         draw(_RETRIED, us=100, G=_NEEDY, M=_MALLOC, Z=_FREE),
         saves_us=(0, 1600),
         says=("allocates device memory in 2 calls a step and frees it in 1",),
-        fixes=("Lower the peak",),
+        fixes=("without `max_split_size_mb`; if the device is full",),
     ),
     Example(
-        "the same where each step has tensors of other sizes: blocks that are kept fit none of them",
-        draw(_VARYING, us=100, G=_NEEDY, M=_MALLOC, Z=_FREE, P=_sized(300), Q=_sized(420)),
+        "the same where segments can grow already",
+        draw(_RETRIED, us=100, G=_NEEDY, M=_MALLOC, Z=_FREE),
+        facts={"environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
         saves_us=(0, 1600),
-        fixes=("without `max_split_size_mb`",),
+        fixes=("Lower the peak",),
     ),
     Example(
         "an op frees cached memory before it asks for any: a threshold for garbage collection",
@@ -276,7 +260,7 @@ EXAMPLES = [
         draw(_COLLECTED, us=100, G=_NEEDY, M=_MALLOC, Z=_FREE),
         facts={"environment": {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128"}},
         saves_us=(0, 1600),
-        fixes=("Lower the peak",),
+        fixes=("without `max_split_size_mb`",),
     ),
     Example(
         "each op allocates, and what it needs no more is freed at once: the allocator has no cache",
