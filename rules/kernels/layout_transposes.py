@@ -13,7 +13,9 @@ transposes before and after the convolution, and each transpose reads and writes
 dimensions, `torch.channels_last_3d`. On AMD devices PyTorch passes that format
 to the library only with `PYTORCH_MIOPEN_SUGGEST_NHWC=1` in the environment (`miopen_conv_suggest_memory_format` in
 ATen/native/ConvUtils.h); some builds for ROCm 7 do so without it, where setting it changes nothing. Ops that support
-only one format convert back; the kernels of this kind that remain show where.
+only one format convert back; the kernels of this kind that remain show where. `GroupNorm` and `InstanceNorm` return
+channels-first on a GPU, whatever they are given, in releases of PyTorch before pytorch/pytorch#191945 (August 2026):
+around each of them two copies remain in each direction, which are left out of the saving.
 
 ## When to leave it
 Networks in fp32 without tensor cores, whose kernels are written for NCHW, and networks in which most ops are not
@@ -52,6 +54,11 @@ from ._channels_last import of_volumes, slower, with_the_variable
 
 CONFIRMED = "real traces: ResNet in bf16 on an MI300X, 314 transposes a step; in fp32 on V100s, next to none"
 
+# Norms that return channels-first on a device, whatever they are given (ATen/native/group_norm.cpp), and the copies
+# around one: of its input and its output, and of the gradients of both.
+_ONE_FORMAT = ("aten::native_group_norm", "aten::instance_norm")
+_AROUND_A_NORM = 4
+
 
 def check(
     recorded: StepOps,
@@ -71,17 +78,25 @@ def check(
     spent_us = recorded.us(rows)
     if spent_us < min_share * steps.step_us:
         return
+    norms = int(
+        np.count_nonzero(recorded.events.exactly(*_ONE_FORMAT) & (steps.step_of(recorded.events.start_ns) >= 0))
+    )
+    stay = min(_AROUND_A_NORM * norms / len(rows), 1.0)
     how = "low: other ops convert the format back; high: the step without the transposes"
-    saving = price.saving([], [edits.remove(rows)], ("compute",), how)
+    how += f", but for {_AROUND_A_NORM} around each norm that returns channels-first" * bool(norms)
+    saving = price.saving([], [edits.scale(rows, stay) if stay else edits.remove(rows)], ("compute",), how)
     if saving.high_us < min_share * scale.step_us:
         return
     of_work = spent_us / busy.us
     volumes = of_volumes(recorded, rows)
     what, form = ("inputs", "channels_last_3d") if volumes else ("images", "channels_last")
+    each = plural(norms / steps.count, "norm")
+    left = f"; {_AROUND_A_NORM} around each of {each} remain, which return{'s' * (each == '1 norm')} channels-first"
+    kept = left if norms else ""
     yield Finding(
         message=(
             f"Each step runs {plural(len(rows) / steps.count, 'kernel')} only to convert between channels-first and "
-            f"channels-last: {duration(scale.scaled(spent_us))} of it, {percent(of_work)} of the device's work."
+            f"channels-last: {duration(scale.scaled(spent_us))} of it, {percent(of_work)} of the device's work{kept}."
         ),
         saving=saving,
         facts={"transposes": len(rows) / steps.count, "transpose_us": spent_us},
@@ -115,6 +130,25 @@ EXAMPLES = [
         draw(_ROUND, us=100, C=_OPS, W=SYNC, T=_TO, V=_CONV, U=_FROM),
         saves_us=(0, 850),
         says=("runs 2 kernels only",),
+    ),
+    Example(
+        "the same with a norm that returns channels-first",
+        draw(
+            """
+            step   [1                 ][2                 ]
+            cpu    [C  ][G][W        ] [C  ][G][W        ]
+            gpu 7    [T ][V    ][U ]    [T ][V    ][U ]
+            """,
+            us=100,
+            C=replace(_OPS, times=10),
+            G=Ev("aten::native_group_norm"),
+            W=SYNC,
+            T=replace(_TO, times=4),
+            V=_CONV,
+            U=replace(_FROM, times=4),
+        ),
+        saves_us=(0, 500),
+        says=("4 around each of 1 norm remain",),
     ),
     Example(
         "the same on an MI300X, where the environment lets PyTorch pass the format already",
