@@ -78,21 +78,17 @@ def check(
     spent_us = recorded.us(rows)
     if spent_us < min_share * steps.step_us:
         return
-    norms = int(
-        np.count_nonzero(recorded.events.exactly(*_ONE_FORMAT) & (steps.step_of(recorded.events.start_ns) >= 0))
-    )
-    stay = min(_AROUND_A_NORM * norms / len(rows), 1.0)
+    norms = _norms(recorded)
+    stay = min(_AROUND_A_NORM * norms * steps.count / len(rows), 1.0)
     how = "low: other ops convert the format back; high: the step without the transposes"
-    how += f", but for {_AROUND_A_NORM} around each norm that returns channels-first" * bool(norms)
+    how += f", but for {_AROUND_A_NORM} around each norm that returns channels-first" if norms else ""
     saving = price.saving([], [edits.scale(rows, stay) if stay else edits.remove(rows)], ("compute",), how)
     if saving.high_us < min_share * scale.step_us:
         return
     of_work = spent_us / busy.us
     volumes = of_volumes(recorded, rows)
     what, form = ("inputs", "channels_last_3d") if volumes else ("images", "channels_last")
-    each = plural(norms / steps.count, "norm")
-    left = f"; {_AROUND_A_NORM} around each of {each} remain, which return{'s' * (each == '1 norm')} channels-first"
-    kept = left if norms else ""
+    kept = f"; {_AROUND_A_NORM} remain around each of {plural(norms, 'norm')} in channels-first" if norms else ""
     yield Finding(
         message=(
             f"Each step runs {plural(len(rows) / steps.count, 'kernel')} only to convert between channels-first and "
@@ -111,6 +107,13 @@ def check(
         claims=("compute",),
         at_most="medium",  # how the network runs in the other layout only a measurement tells
     )
+
+
+def _norms(recorded: StepOps) -> float:
+    """Norms of a step that return channels-first."""
+    events, steps = recorded.events, recorded.steps
+    rows = np.flatnonzero(events.exactly(*_ONE_FORMAT))
+    return np.count_nonzero(steps.step_of(events.start_ns[rows]) >= 0) / steps.count
 
 
 _TO = Ev("void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true>", "kernel")
@@ -148,7 +151,7 @@ EXAMPLES = [
             U=replace(_FROM, times=4),
         ),
         saves_us=(0, 500),
-        says=("4 around each of 1 norm remain",),
+        says=("4 remain around each of 1 norm in channels-first",),
     ),
     Example(
         "the same on an MI300X, where the environment lets PyTorch pass the format already",
