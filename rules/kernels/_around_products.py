@@ -105,9 +105,10 @@ def _of_weights(events: Events, mean: int, weighted: int) -> bool:
 def products_kept(price: Price, work: KernelWork | None, found: Sequence[Ints]) -> list[tuple[Ints, float]]:
     """The products' kernels, and the least share of their time that a fused kernel takes for the same arithmetic.
 
-    It writes no scores and reads none, so that arithmetic is its limit. Unknown without shapes: then none.
+    It writes no scores and reads none, so that arithmetic is its limit. Unknown without shapes, and on NVIDIA's devices
+    before Ampere, for which there is no FlashAttention (sdp_utils.cpp, check_flash_attention_hardware_support): none.
     """
-    if work is None:
+    if work is None or not (work.hardware.bf16 or work.hardware.tf32):
         return []
     ahead = np.array([row for one in found for row in (one[0], one[-1])], np.int64)
     behind = backward_of(price.ops.events, ahead)

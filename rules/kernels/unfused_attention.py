@@ -78,7 +78,9 @@ def check(
         found = [rows[~np.isin(rows, gathers)] for rows in found]
     cost = cost_of(recorded, found, price.on_device)
     claims = price.claims("forward", "backward", "other_ops")
-    saving = fused(cost, price, claims, found, Around(products_kept(price, work, found), means))
+    fusing = [rows[~np.isin(rows, _masking(price))] for rows in found] if placed else found
+    goes = cost_of(recorded, fusing, price.on_device) if placed else cost
+    saving = fused(goes, price, claims, fusing, Around(products_kept(price, work, found), means))
     saving = replace(saving, low_us=0.0, how=_HOW_PLACED) if placed else saving
     if saving.high_us < min_share * price.scale.step_us:
         return
@@ -111,6 +113,11 @@ def check(
         claims=claims,
         at_most="medium" if dropping else "high",  # dropout of attention weights may be wanted
     )
+
+
+def _masking(price: Price) -> Ints:
+    """Ops that fill what a mask hides: where a fused kernel is given scores as its mask, they fill these."""
+    return price.ops.nesting.outer_op[np.flatnonzero(price.ops.events.exactly("aten::masked_fill", "aten::where"))]
 
 
 def _message(price: Price, number: float, cost: Cost) -> str:
@@ -161,7 +168,8 @@ _PLACED = Fix(
     "y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)",
 )
 _HOW_PLACED = (
-    "low: nothing, where reading the mask and writing its gradient takes as long; high: all but what is gathered"
+    "low: nothing, where reading the mask and writing its gradient takes as long; high: all but what is gathered and "
+    "filled"
 )
 
 
