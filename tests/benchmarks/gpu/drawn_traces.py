@@ -27,6 +27,7 @@ from drawn_jobs import (  # noqa: E402
     thirteenth_set,
     thirtieth_set,
     thirty_first_set,
+    thirty_fourth_set,
     thirty_second_set,
     thirty_third_set,
     twelfth_set,
@@ -55,6 +56,7 @@ _SETS = (
     thirty_first_set,
     thirty_second_set,
     thirty_third_set,
+    thirty_fourth_set,
 )
 
 
