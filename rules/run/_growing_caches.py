@@ -25,7 +25,7 @@ from advisor.api import (
 
 from ..shared._words import count, percent
 
-_PUT = "aten::cat"
+_PUT, _ATTENTION = "aten::cat", "scaled_dot_product"
 _CLAIMS = ("compute",)
 _HOW = "the step replayed without the copies; attention reads more where far more is allocated than is there"
 # huggingface.co/docs/transformers/kv_cache: `DynamicCache`, the default, concatenates; "static" allocates once.
@@ -39,14 +39,19 @@ _ALLOCATE = Fix(
 
 
 def is_cache(growing: GrowingOps, price: Price) -> bool:
-    """Whether what grows is put together of what was kept and what is new, in pairs: keys and values of each layer.
+    """Whether what grows most is what attention reads, or is put together of what was kept and what is new, in pairs.
 
     Without a backward pass, as a training step keeps no such thing for the next.
     """
-    events, steps, puts = price.ops.events, price.ops.steps, _puts(growing, price)
-    if growing.calls or growing.names[0] != _PUT or events.named(AUTOGRAD_NODE).any():
+    if growing.calls or price.ops.events.named(AUTOGRAD_NODE).any():
         return False
-    each = np.bincount(price.ops.links.step[puts], minlength=steps.count)
+    return _ATTENTION in growing.names[0] or (growing.names[0] == _PUT and _in_pairs(_puts(growing, price), price))
+
+
+def _in_pairs(puts: Ints, price: Price) -> bool:
+    """Whether two tensors are made longer at a time: keys and values of each layer."""
+    events = price.ops.events
+    each = np.bincount(price.ops.links.step[puts], minlength=price.ops.steps.count)
     return each.min() >= 2 and bool((each % 2 == 0).all()) and _is_joined(events.dims_table[events.dims[puts[-1]]])
 
 
@@ -68,9 +73,11 @@ def _is_joined(dims: str) -> bool:
     return len(kept) == len(new) and sum(one != other for one, other in zip(kept, new, strict=True)) == 1
 
 
-def of_cache(growing: GrowingOps, price: Price) -> Finding:
-    """What is said of it, on a device."""
+def of_cache(growing: GrowingOps, price: Price) -> Finding | None:
+    """What is said of it, on a device; nothing where no copy of it is made."""
     puts = _puts(growing, price)
+    if not _in_pairs(puts, price):
+        return None
     spent_us, gone = price.spent_us(puts), edits.remove(price.ops.launched(puts))
     per_step = (growing.last - growing.first) / (price.ops.steps.count - 1)
     return Finding(

@@ -85,7 +85,7 @@ def check(
         claims: tuple[str, ...]
         if price.on_device and is_cache(growing, price):
             found = of_cache(growing, price)
-            if found.saving is not None and found.saving.high_us >= min_share * scale.step_us:
+            if found is not None and found.saving is not None and found.saving.high_us >= min_share * scale.step_us:
                 yield found
             return
         if price.on_device:

@@ -10,7 +10,7 @@ rule pageable-copies; a few bytes read back, as `.item()` does, by sync-in-loop.
 `.to(device)` and `.cpu()` wait for the copy by default. During that time, the host cannot launch the next kernels, and
 the device does nothing but copy. With `non_blocking=True` the host continues, but work of one stream runs in order: the
 kernels after the copy wait for it, and it waits for those before it. Such copies are the usual loop, and are reported
-only where they are 5 % of the step.
+only where they are 5 % of the step. So are copies to pinned memory whose data comes back to the same kernels.
 
 ## How to fix it
 From pinned memory, `.to(device, non_blocking=True)` returns at once; the stream keeps copy and kernels in order.
@@ -62,6 +62,7 @@ from ..shared._gathered_objects import GATHER_TENSORS, OBJECTS, gathers_objects
 from ..shared._host_updates import HostUpdate, offloaded
 from ..shared._round_trips import ACTIVATIONS, OFFLOADED, round_trip
 from ..shared._words import count, each_step
+from . import _offloaded
 from ._after_copies import waited_for
 
 # Copies up to 64 KB take about as long as the launch itself; waiting for them is a matter of syncs, not of copying.
@@ -108,7 +109,9 @@ def check(
             least = min_share_in_line if ahead else min_share
             if saving.high_us >= least * scale.step_us:
                 yield _finding(site, cost_us, saving, price, ahead=ahead)
-    found = _in_line(copies, price, update.copies, min_share_in_line * steps.step_us)
+    least_us = min_share_in_line * steps.step_us
+    found = _offloaded.finding(copies, price, update.copies, least_us)
+    found = found or _in_line(copies, price, update.copies, least_us)
     if found:
         yield found
 
@@ -259,6 +262,7 @@ _NO_WAIT = """
 
 EXAMPLES = [
     *OBJECTS,
+    *_offloaded.EXAMPLES,
     Example(
         "pinned and non_blocking, on the stream of the kernels",
         draw(_NO_WAIT, us=1000, T=TO, C=H2D_PINNED, S=SYNC),
