@@ -110,7 +110,8 @@ def _fused_on_device(
     softmax = np.concatenate((_is_softmax(events, nesting, ahead), events.named("SoftmaxBackward")[behind]))
     every = np.concatenate((ahead, behind))
     others, products = [edits.remove(around.others)] if len(around.others) else [], scaled(around.products)
-    least = [edits.remove(every[~softmax]), edits.scale(every[softmax], 1 - _SOFTMAX_GOES), *others]
+    softmaxes = np.concatenate((every[softmax], price.ops.launched(every[softmax])))
+    least = [edits.remove(every[~softmax]), edits.scale(softmaxes, 1 - _SOFTMAX_GOES), *others]
     others_us = price.ops.device_us(around.others)
     least_us, most_us = (inside * sum(ends) + others_us for ends in (cost.least, cost.most))
     model_us = least_us, most_us + saved_us(price, around.products)

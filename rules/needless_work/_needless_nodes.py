@@ -125,8 +125,10 @@ def saving_of(price: Price, rows: Needless) -> tuple[Saving, float, tuple[str, .
     claims = price.claims("forward", "backward")
     low_half, high_half = _HALF
     sure_us = price.spent_us(rows.sure) + low_half * price.spent_us(rows.halves)
-    less = [edits.scale(rows.halves, 1 - high_half)] if len(rows.halves) else []
-    least = [edits.scale(rows.halves, 1 - low_half)] if len(rows.halves) else []
+    # A call whose one product goes still launches the other.
+    halves = price.ops.launched(rows.halves) if price.on_device else rows.halves
+    less = [edits.scale(halves, 1 - high_half)] if len(halves) else []
+    least = [edits.scale(halves, 1 - low_half)] if len(halves) else []
     if not price.on_device:
         # Without a graph the forward pass of the frozen part gains what no_grad gains.
         forward = _forward_of(price.ops.trace, price.ops.nesting, price.ops.links, rows.nodes)
