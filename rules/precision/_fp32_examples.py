@@ -10,6 +10,7 @@ from ._partial_autocast import IN_PART
 _LARGE = Ev("aten::mm", dims=[[512, 1024], [1024, 1024]], dtypes=["float", "float"])
 _FP32 = {"dims": [[512, 1024], [1024, 1024]], "dtypes": ["float", "float"]}
 _BF16 = {"dims": [[512, 1024], [1024, 1024]], "dtypes": ["c10::BFloat16", "c10::BFloat16"]}
+_BF16_KERNEL = "ampere_bf16_s16816gemm_bf16_128x64_tn"
 _STEPS = """
     step   [1                 ][2                 ]
     cpu    [F  ][B  ][S       ][F  ][B  ][S       ]
@@ -33,10 +34,24 @@ def _drawn(device: str, dtypes: dict[str, object], kernel: Ev, name: str = "aten
     return draw(_STEPS, us=1000, device=device, F=op, B=op, K=kernel, S=SYNC)
 
 
+def _attention_beside_bf16(kernel: Ev, dtype: str) -> Drawing:
+    """Attention of that format before products in bf16."""
+    return draw(
+        _STEPS.replace("K       ][K ", "L       ][K "),
+        us=1000,
+        device="A100",
+        F=Ev("aten::_efficient_attention_forward", dims=[[8, 1024, 8, 64]] * 3, dtypes=[dtype] * 3),
+        B=Ev("aten::mm", **_BF16),  # type: ignore[arg-type]
+        L=kernel,
+        K=Ev(_BF16_KERNEL, "kernel"),
+        S=SYNC,
+    )
+
+
 def _beside_bf16(dims: list[list[int]]) -> Drawing:
     base = Ev("aten::mm", **_BF16)  # type: ignore[arg-type]
     few = Ev("aten::mm", dims=dims, dtypes=["float", "float"])
-    narrow = Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel")
+    narrow = Ev(_BF16_KERNEL, "kernel")
     steps = _STEPS.replace("K       ][K ", "L       ][K ")
     return draw(steps, us=1000, device="A100", F=few, B=base, S=SYNC, K=narrow, L=GEMM)
 
@@ -128,7 +143,7 @@ IN_FP32 = [
             F=Ev("aten::convolution", **_FP32_CONVOLUTION),  # type: ignore[arg-type]
             B=Ev("aten::mm", **_BF16),  # type: ignore[arg-type]
             L=_CONVOLUTION,
-            K=Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel"),
+            K=Ev(_BF16_KERNEL, "kernel"),
             S=SYNC,
         ),
         saves_us=(0, 16500),
@@ -137,14 +152,14 @@ IN_FP32 = [
     ),
     Example(
         "a VAE in TF32, beside a model in bf16",
-        _vae_in_tf32("ampere_bf16_s16816gemm_bf16_128x64_tn"),
+        _vae_in_tf32(_BF16_KERNEL),
         saves_us=(0, 9000),
         says=("in TF32", "beside a model in bf16"),
         fixes=("bfloat16",),
     ),
     Example(
         "filters that are trained in TF32, as Fourier transforms are in no smaller format",
-        _vae_in_tf32("ampere_bf16_s16816gemm_bf16_128x64_tn", **{"Sequence number": 7, "Fwd thread id": 0}),
+        _vae_in_tf32(_BF16_KERNEL, **{"Sequence number": 7, "Fwd thread id": 0}),
         near_miss=True,
     ),
     Example(
@@ -163,6 +178,18 @@ IN_FP32 = [
         saves_us=(2_300, 12_600),
         says=("Attention in fp32",),
         fixes=("bfloat16",),
+    ),
+    Example(
+        "attention in fp32 beside a model in bf16: something made its inputs fp32",
+        _attention_beside_bf16(_FUSED, "float"),
+        saves_us=(500, 9000),
+        says=("Attention in fp32", "beside a model in bf16"),
+        fixes=("cos.to(v.dtype)",),
+    ),
+    Example(
+        "the same in bf16",
+        _attention_beside_bf16(Ev("fmha_cutlassF_bf16_aligned_64x64_rf_sm80", "kernel"), "c10::BFloat16"),
+        near_miss=True,
     ),
     Example("TF32 throughout: the whole model was left in fp32", _vae_in_tf32(_TF32), near_miss=True),
     Example(
@@ -183,7 +210,7 @@ IN_FP32 = [
         near_miss=True,
     ),
     Example("fp32 was chosen on purpose", _drawn("A100", _FP32, GEMM), facts=_CHOSEN, near_miss=True),
-    Example("bf16 already", _drawn("A100", _BF16, Ev("ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel"))),
+    Example("bf16 already", _drawn("A100", _BF16, Ev(_BF16_KERNEL, "kernel"))),
     *ON_CPU,
     *IN_PART,
 ]

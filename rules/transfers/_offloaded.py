@@ -80,11 +80,11 @@ def _grows(price: Price, sent: Ints) -> bool:
 
 def _drawn(more: int) -> Drawing:
     """Three words: what a layer keeps goes to the host on the stream of the kernels, and comes on another."""
-    letters = {}
-    for step, (down, up) in enumerate(("DU", "EV", "GW")):
+    copies: dict[str, Any] = {}
+    for step, (down, up) in enumerate((("D", "U"), ("E", "V"), ("G", "W"))):
         size = (8 << 20) + step * more
-        letters[down] = Ev("Memcpy DtoH (Device -> Pinned)", "gpu_memcpy", bytes=size)
-        letters[up] = Ev("Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", bytes=size)
+        copies[down] = Ev("Memcpy DtoH (Device -> Pinned)", "gpu_memcpy", bytes=size)
+        copies[up] = Ev("Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", bytes=size)
     return draw(
         """
         step   [1                   ][2                   ][3                   ]
@@ -95,7 +95,7 @@ def _drawn(more: int) -> Drawing:
         us=100,
         T=TO,
         Y=SYNC,
-        **letters,
+        **copies,
     )
 
 
