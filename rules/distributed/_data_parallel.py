@@ -27,6 +27,7 @@ from ..shared._words import each_step
 from ._collectives import MANY, fewer_bytes
 from ._libraries import ACCUMULATE_DDP, BF16_HOOK, UNDIVIDED
 from ._parallel_kinds import message
+from .gathers._gathered_outputs import gathers_outputs, of_outputs
 from .waiting._between import alone_between, gaps_us
 from .waiting._late_ranks import Late, instead
 from .waiting._links import CHECK_LINKS, SlowLinks, slow_links
@@ -111,6 +112,8 @@ def data_finding(
         fix=fix,
         claims=(breakdown.talking,),
     )
+    if gathers_outputs(price, side.rows):
+        return of_outputs(found, price, side.rows, exposed_us)
     if late_us > exposed_us / 2:
         return instead(found, late, price, exposed_us)
     # A reducer that hides what it can needs fewer bytes, or quicker links; others first a reducer.

@@ -297,6 +297,30 @@ def exchange_fix(library: Library) -> tuple[Fix | None, float]:
     return (_QUANTIZED, _HALF) if library.pipelined else (_PIPELINE, 1.0)
 
 
+# A node has eight GPUs at most, but for racks that are one: a larger group of experts sends tokens over the network.
+# Megatron's own words: "DeepEP is optimized for large topk with cross-node EP(EP>8)" (NVIDIA/Megatron-LM#1456).
+_OF_A_NODE = 8
+_WITHIN_NODES = Fix(
+    "Keep each group of experts within a node if memory allows, or send tokens by DeepEP",
+    "numerics",
+    "MoE(hidden, expert, num_experts=64, ep_size=16)",
+    "MoE(hidden, expert, num_experts=64, ep_size=8)  # DeepSpeed: no more than the GPUs of a node\n"
+    "# Megatron: --expert-model-parallel-size 8, or --moe-token-dispatcher-type flex --moe-enable-deepep",
+)
+_IN_CHUNKS = Fix(
+    "Send tokens in parts, while experts compute on others",
+    "numerics",
+    "y = combine(experts(dispatch(x)))  # two exchanges, in line with the computation",
+    "parts = x.chunk(2)  # exchanges of one beside the experts of the other, on streams of their own\n"
+    "# Megatron: --overlap-moe-expert-parallel-comm; Tutel: a2a_ffn_overlap_degree=2",
+)
+
+
+def experts_fix(ranks: int | None) -> Fix:
+    """What makes exchanges with experts shorter, or hides them; what it saves depends on the nodes."""
+    return _WITHIN_NODES if ranks and ranks > _OF_A_NODE else _IN_CHUNKS
+
+
 def in_16_bit(trace: Trace) -> bool:
     """Whether the largest reductions carry 16-bit numbers already."""
     return _of_largest(trace, "reduce") in _SIXTEEN_IN_ROWS

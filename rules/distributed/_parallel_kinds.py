@@ -16,9 +16,10 @@ from ._libraries import (
     KEEP_PARAMETERS,
     PREFETCH_FORWARD,
     exchange_fix,
+    experts_fix,
     sharded_fix,
 )
-from .late_shard_gathers import gathers_late
+from .gathers.late_shard_gathers import gathers_late
 from .waiting._late_ranks import FIND_IT, Late, instead
 
 # What else is said of these kinds. How the stages of a pipeline fill and drain is a rule's of its own, which needs the
@@ -170,7 +171,7 @@ def _of_library(
     if kind.kind == "exchanged":
         return exchange_fix(library)
     if kind.kind != "sharded":
-        return None, 0.0
+        return (experts_fix(kind.ranks) if kind.kind == "experts" else None), 0.0
     return sharded_fix(price.ops.trace, library, record, _is_one_unit(kind))
 
 

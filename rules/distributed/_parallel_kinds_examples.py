@@ -51,6 +51,13 @@ def _talks(name: str, dtype: str = "Float") -> Ev:
     return Ev(f"ncclDevKernel_{name}(ncclDevKernelArgsStorage<4096ul>)", "kernel", args=about)
 
 
+def _of_experts(ranks: int) -> Ev:
+    """Tokens that go to experts on so many ranks."""
+    about = {"Collective name": "all_to_allv", "dtype": "BFloat16", "In msg nelems": 1_000_000, "Group size": ranks}
+    about |= {"Process Group Name": "3", "Process Group Description": "ep_group"}
+    return Ev("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "kernel", args=about)
+
+
 def _with(asks: str, talks: Ev, around: Ev | str = "aten::add", forward: Ev | str = FORWARD) -> Drawing:
     outside = Ev(around, launches="") if isinstance(around, str) else around
     asked = Ev(asks, launches="collective")
@@ -194,6 +201,19 @@ LIBRARIES = [
 ]
 
 KINDS = [
+    Example(
+        "tokens go to experts of sixteen ranks, and the step waits",
+        _with("c10d::alltoall_base_", _of_experts(16)),
+        saves_us="unknown",
+        says=("with experts on other ranks",),
+        fixes=("within a node",),
+    ),
+    Example(
+        "the same in a group of eight, which a node has",
+        _with("c10d::alltoall_base_", _of_experts(8)),
+        saves_us="unknown",
+        fixes=("Send tokens in parts",),
+    ),
     Example(
         "layers split over two ranks exchange tensors in each pass",
         _drawn(_NOTHING, _FUNCTIONAL, _TWO_BY_TWO),

@@ -43,6 +43,9 @@ update all weights. Where they do not, `parameters_as_bucket_view=True` sends on
 for each parameter, `overlap_with_ddp=True` updates beside the backward pass, and `fully_shard` sends no weights behind
 the update at all.
 
+In an evaluation let each rank reduce its own outputs to what the metric needs, and gather that: classes or counts, no
+logits.
+
 Let each rank read its own part of the data, with workers (accelerate: `dispatch_batches=False`).
 
 `nn.SyncBatchNorm` needs a collective for each layer in each direction, and nothing can overlap with it. It is for
@@ -87,6 +90,7 @@ from .broadcasts._late_roots import others_of
 from .broadcasts._late_roots_examples import ROOTS
 from .broadcasts._sent_weights import finding as sent_weights
 from .broadcasts._sent_weights_examples import WEIGHTS
+from .gathers._gathered_outputs import OUTPUTS
 from .waiting._late_ranks_examples import RANKS
 from .waiting._links import LINKS
 
@@ -219,6 +223,7 @@ EXAMPLES = [
     *LIBRARIES,
     *LINKS,
     *NORMS,
+    *OUTPUTS,
     *ROOTS,
     *WEIGHTS,
     *RANKS,

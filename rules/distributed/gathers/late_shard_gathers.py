@@ -50,7 +50,7 @@ from advisor.api import (
     total,
 )
 
-from ..shared._words import count, each_step
+from ...shared._words import count, each_step
 
 # A kernel at the head of an idle stream begins so soon after its launch; one that waits for others begins later.
 _AT_ONCE_NS = 50_000

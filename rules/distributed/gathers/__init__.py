@@ -1,0 +1,1 @@
+"""Gathers: of shards, of outputs."""
