@@ -46,6 +46,7 @@ from advisor.api import (
     OpLoop,
     Price,
     RankRecord,
+    RepeatedOps,
     Saving,
     Steps,
     Trace,
@@ -73,6 +74,9 @@ _MOST = 0.5
 # The Python between two ops of a region does not run when a CUDA graph replays it (torch.cuda.CUDAGraph, "CUDA Graphs"
 # in PyTorch's CUDA semantics: "eliding CPU overhead"). A longer pause is other work: `GpuIdle` says idle_host of it.
 _PAUSE_US = 100
+# The shortest kernels of a trace compute next to nothing: what they take is what any kernel takes at least.
+_SHORTEST = 0.01
+_OF_LOOPS = ("idle_launch", "compute")
 # More names of ops are no help to find a loop.
 _NAMED = 4
 
@@ -129,7 +133,7 @@ def check(
             "reads": waits.reads,
         },
         fix=fix,
-        claims=("idle_launch",),
+        claims=_OF_LOOPS if loop else ("idle_launch",),
     )
 
 
@@ -157,10 +161,23 @@ def _of_loops(price: Price, waits: LaunchWaits) -> Saving:
     """The waits for launches in the loops; what takes their place is not known."""
     repeated = waits.repeated
     idle_us = price.ops.steps.per_step_us(total(intersect(waits.spans, repeated.spans)))
-    how = "low: each iteration needs the one before; high: the GPU waits in none of them"
+    how = "low: each iteration needs the one before; high: the GPU waits in none of them, and kernels that do as much for "
+    how += "all iterations are as few as those of one, without what the shortest kernel takes for each of the others"
     # Like every fusion it counts after the changes that save some of the same idle time, such as a read that goes.
     gone = [edits.remove(repeated.rows), edits.fuse(repeated.rows, into=price.ops.steps.count)]
-    return price.saving([], gone, ("idle_launch",), how, model_us=(0.0, idle_us), bound_us=idle_us)
+    most_us = min(idle_us + _starts_us(price, repeated), price.measured_us(_OF_LOOPS))
+    return price.saving([], gone, _OF_LOOPS, how, model_us=(0.0, most_us), bound_us=most_us)
+
+
+def _starts_us(price: Price, repeated: RepeatedOps) -> float:
+    """What a device takes to start and end a kernel, for those of all iterations but one; µs per step."""
+    events, kernels = price.ops.events, price.ops.launched(repeated.rows)
+    every = events.dur_ns[events.of(Category.KERNEL)]
+    if not len(kernels) or not repeated.loops:
+        return 0.0
+    least_ns = np.quantile(every, _SHORTEST)
+    others = 1 - 1 / max(repeated.loops[0].iterations, 1.0)
+    return price.ops.steps.per_step_us(float(np.minimum(events.dur_ns[kernels], least_ns).sum()) * others)
 
 
 def _in_backward(trace: Trace, steps: Steps, idle: Intervals) -> float | None:
