@@ -39,7 +39,6 @@ from advisor.api import (
     Ev,
     Example,
     Finding,
-    Fix,
     GpuIdle,
     Intervals,
     Launches,
@@ -50,7 +49,6 @@ from advisor.api import (
     Saving,
     Steps,
     Trace,
-    Treatment,
     draw,
     duration,
     edits,
@@ -61,14 +59,12 @@ from advisor.api import (
 
 from ..cheaper_equivalents._positions_on_device_examples import ONE_BY_ONE as IN_TURN
 from ..cheaper_equivalents.indices._tables_on_device import ONE_BY_ONE
-from ..shared._compiled_regions import differentiated_again
 from ..shared._words import count, percent
+from ._launch_fixes import MOSTLY, no_loop, of_step, other_op
 from ._launch_waits import LaunchWaits
 from ._launches_between_reads import BETWEEN_READS, between, without_reads
 from ._launches_in_ops import BLOCKING, ManyLaunches, many_launches
 
-# From this share on it is the backward pass alone that is slow to launch: it has two thirds of the kernels elsewhere.
-_MOSTLY = 0.8
 # Most of the wait lies in loops: then what is in them is to be changed first.
 _MOST = 0.5
 # The Python between two ops of a region does not run when a CUDA graph replays it (torch.cuda.CUDAGraph, "CUDA Graphs"
@@ -103,13 +99,13 @@ def check(
         return
     places = tuple(group.where for group in idle.top("idle_launch", 3) if group.where)
     if loop:
-        fix = _no_loop(loop)
+        fix = no_loop(loop)
     elif many:
-        fix = _other_op(many)
+        fix = other_op(many)
     else:
         # With graphs the layers are captured already: the reads lie elsewhere.
         reads = waits.reads and not launches.graphs
-        fix = without_reads(waits) if reads else _of_step(price, compiled, launches.graphs, backward)
+        fix = without_reads(waits) if reads else of_step(price, compiled, launches.graphs, backward)
     yield Finding(
         message=(
             f"The GPU waits {duration(scale.scaled(waits.us))} of each step ({percent(waits.share)}) for its next "
@@ -161,8 +157,8 @@ def _of_loops(price: Price, waits: LaunchWaits) -> Saving:
     """The waits for launches in the loops; what takes their place is not known."""
     repeated = waits.repeated
     idle_us = price.ops.steps.per_step_us(total(intersect(waits.spans, repeated.spans)))
-    how = "low: each iteration needs the one before; high: the GPU waits in none of them, and kernels that do as much for "
-    how += "all iterations are as few as those of one, without what the shortest kernel takes for each of the others"
+    how = "low: each iteration needs the one before; high: the GPU waits in none of them, and has the kernels of one: "
+    how += "what the shortest kernel takes goes for each of the others"
     # Like every fusion it counts after the changes that save some of the same idle time, such as a read that goes.
     gone = [edits.remove(repeated.rows), edits.fuse(repeated.rows, into=price.ops.steps.count)]
     most_us = min(idle_us + _starts_us(price, repeated), price.measured_us(_OF_LOOPS))
@@ -203,9 +199,7 @@ def _in_backward(trace: Trace, steps: Steps, idle: Intervals) -> float | None:
 
 
 def _mostly(backward: float | None) -> str:
-    return (
-        "" if backward is None or backward < _MOSTLY else f"; {percent(backward)} of the wait is in the backward pass"
-    )
+    return "" if backward is None or backward < MOSTLY else f"; {percent(backward)} of the wait is in the backward pass"
 
 
 def _in_one(many: ManyLaunches | None) -> str:
@@ -224,76 +218,6 @@ def _names(loop: OpLoop) -> str:
     """Ops of one iteration, the first few."""
     several = tuple(dict.fromkeys(loop.ops))
     return ", ".join(f"`{name}`" for name in several[:_NAMED]) + (" and others" if len(several) > _NAMED else "")
-
-
-def _no_loop(loop: OpLoop) -> Fix:
-    # torch.nn.functional.grouped_mm; `experts_implementation` is an argument of Transformers' models since version 5.
-    if loop.routed:
-        return Fix(
-            f"Compute the {count(loop.iterations)} experts by one grouped product of sorted tokens",
-            "numerics",
-            "for expert in range(experts):\n    rows = torch.where(chosen == expert)\n    ...",
-            'model.set_experts_implementation("grouped_mm")  # Transformers\n'
-            "# or, by hand: sort the tokens by expert, then\n"
-            "y = torch.nn.functional.grouped_mm(x_sorted, weights, offs=ends_of_experts)",
-        )
-    return Fix(
-        f"Compute the {count(loop.iterations)} iterations by ops on whole tensors, or by one kernel",
-        "numerics",
-        "for i in range(len(points)):\n    norm = (points - points[i]).norm(dim=1)\n    far[i] = norm.max()",
-        "far = torch.cdist(points, points).amax(dim=1)",
-    )
-
-
-def _other_op(many: ManyLaunches) -> Fix:
-    return Fix(f"Replace `{many.op}`, or choose arguments for which one kernel computes the whole batch", "numerics")
-
-
-def _of_step(price: Price, compiled: bool | None, graphs: bool, backward: float | None) -> Fix:
-    return _fix(compiled, graphs, backward) if compiled or graphs or not differentiated_again(price.ops) else _CAPTURE
-
-
-# docs.pytorch.org/docs/stable/notes/cuda.html#whole-network-capture
-_CAPTURE = Fix(
-    "Capture the whole step as a CUDA graph: compiled code cannot be differentiated twice",
-    "numerics",
-    "train_step(batch)",
-    "graph = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(graph):  # after some steps on another stream\n"
-    "    train_step(static_batch)  # static shapes, no reads; the optimizer with capturable=True\n\n"
-    "static_batch.copy_(batch)\ngraph.replay()",
-)
-
-
-def _fix(compiled: bool | None, graphs: bool, backward: float | None = None) -> Fix:
-    if compiled and not graphs and backward is not None and backward >= _MOSTLY:
-        return Fix(
-            "Enable compiled autograd to compile the backward pass as a whole",
-            "numerics",
-            "model = torch.compile(model)",
-            "torch._dynamo.config.compiled_autograd = True\nmodel = torch.compile(model)",
-        )
-    if graphs:
-        return Fix(
-            "Launch less outside the CUDA graphs: fewer small ops, and the optimizer's `fused=True` where it has that",
-            "numerics",
-        )
-    if compiled:
-        return Fix(
-            'Set `mode="reduce-overhead"` to replay the compiled regions as CUDA graphs',
-            "numerics",
-            "model = torch.compile(model)",
-            # `cudagraph_or_error` in torch/_inductor/config.py; without it a warning is all that is said.
-            'model = torch.compile(model, mode="reduce-overhead")\n'
-            "# Set already? This raises where a graph is skipped:\n"
-            "torch._inductor.config.triton.cudagraph_or_error = True",
-        )
-    return Fix(
-        "Compile the model to fuse small kernels and launch them together",
-        "numerics",
-        "model = Net().to(device)",
-        'model = torch.compile(Net().to(device), mode="reduce-overhead")',
-        Treatment("compile", {"mode": "reduce-overhead"}),
-    )
 
 
 _ADDS = Ev("aten::add", times=20)
