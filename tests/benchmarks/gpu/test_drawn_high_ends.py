@@ -17,6 +17,7 @@ from benchmarks.gpu.drawn_jobs import (
     sixteenth_set,
     thirtieth_set,
     thirty_first_set,
+    thirty_fourth_set,
     thirty_second_set,
     thirty_third_set,
     twentieth_set,
@@ -59,6 +60,7 @@ _ALIKE = 0.01
         (thirty_first_set, 6),
         (thirty_second_set, 4),
         (thirty_third_set, 5),
+        (thirty_fourth_set, 4),
     ],
     ids=lambda value: value.__name__.rpartition(".")[2] if isinstance(value, ModuleType) else "",
 )
