@@ -60,6 +60,8 @@ def check(
     # Where ranks share a host, what they tell each other takes its cores from the computation beside it, too.
     most_us = 0.0 if breakdown.on_device else search.telling_us
     high_us = min(search.search_us + max(search.told_us + search.spread_us, most_us), bound_us)
+    # Without a device all ranks compute no sooner than their searches are over.
+    least_us = 0.0 if breakdown.on_device else search.search_us
     if high_us < min_share * steps.step_us:
         return
     yield Finding(
@@ -69,10 +71,10 @@ def check(
             f"{duration(scale.scaled(search.told_us))} for the all-reduce of its result."
         ),
         saving=scale.saving(
-            min(max(search.told_us - search.spread_us, 0.0), high_us),
+            min(least_us + max(search.told_us - search.spread_us, 0.0), high_us),
             high_us,
-            "how much later the ranks finish because of the search's all-reduce, as far as these few steps show; high: "
-            "plus the search itself and, without a device, all the time of these all-reduces",
+            "how much later the ranks finish because of the all-reduce of its result, as far as these few steps show, "
+            "and the search, on a device at most; high, without a device: all the time of these all-reduces",
         ),
         where=set_at(settings, "ddp"),
         facts={"parameters": search.parameters, "search_us": search.search_us, "reduction_us": search.told_us},
