@@ -72,8 +72,8 @@ def build_metrics() -> MetricCollection:
         {
             "accuracy": MultilabelAccuracy(labels),
             "f1": MultilabelF1Score(labels),
-            "auroc": MultilabelAUROC(labels, thresholds=64),
-            "ap": MultilabelAveragePrecision(labels, thresholds=64),
+            "auroc": MultilabelAUROC(labels),
+            "ap": MultilabelAveragePrecision(labels),
         },
         compute_groups=False,
     )
@@ -85,9 +85,9 @@ def describe(metrics: MetricCollection) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--strokes", type=int, default=4000)
-    parser.add_argument("--length", type=int, default=512)
-    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--strokes", type=int, default=4800)
+    parser.add_argument("--length", type=int, default=384)
+    parser.add_argument("--width", type=int, default=48)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--lr", type=float, default=2e-3)
