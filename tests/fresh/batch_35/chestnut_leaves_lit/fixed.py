@@ -105,7 +105,7 @@ class LeafModel(L.LightningModule):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--leaves", type=int, default=768)
-    parser.add_argument("--val-leaves", type=int, default=300)
+    parser.add_argument("--val-leaves", type=int, default=200)
     parser.add_argument("--size", type=int, default=40)
     parser.add_argument("--width", type=int, default=16)
     parser.add_argument("--batch-size", type=int, default=32)
