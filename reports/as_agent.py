@@ -101,7 +101,7 @@ def _finding(report: Report, ranked: _ranking.Ranked) -> Iterator[str]:
     sure = "" if outcome.confirmed else "not confirmed yet"
     known = ", ".join(filter(None, (basis, sure)))
     promise = _ranking.promise(finding, _verdict.headline(report))
-    yield f"{ranked.number}. {code(outcome.rule, 60)}: {promise}{f' ({known})' if known else ''}"
+    yield f"{ranked.number}. {code(outcome.rule, 60)}: {text(promise, _MESSAGE)}{f' ({known})' if known else ''}"
     trial = _tried.of(report, finding)
     if trial:
         yield f"   Measured on this machine: {text(_tried.said(trial), _REASON)}"

@@ -97,6 +97,7 @@ def _view(report: Report, outcome: Outcome, finding: Finding) -> FindingView:
         diff=diff,
         no_diff=no_diff,
         can_be_tried=bool(fix and finding.recoverable and (fix.treatment or diff)),
+        counted_with=cut(finding.counted_with, 60),
     )
 
 

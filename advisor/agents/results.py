@@ -35,6 +35,7 @@ class Saving:
 class FindingView:
     """A finding. saving: None is not measured; diff: the edit as `git apply` reads it, or why there is none.
 
+    counted_with: the rule whose finding saves the same time, so that this one has no saving of its own; empty else
     risk: exact (same numbers), draws (samples of another seed), numerics (differ by rounding), semantics (the training
         changes)
     """
@@ -52,6 +53,7 @@ class FindingView:
     diff: str = ""
     no_diff: str = ""
     can_be_tried: bool = False
+    counted_with: str = ""
 
 
 @dataclass(frozen=True)
