@@ -119,7 +119,7 @@ def _on_device(
     first = min(cleared * tensors / len(adds), 1.0) if tensors else 1.0
     gone = [edits.remove(fills), edits.remove(adds) if first == 1 else edits.scale(ops.launched(adds), 1 - first)]
     how = (
-        "the fills and the first addition to each gradient: one that was freed is replaced by the new one, without a copy"
+        "the fills and the first addition to each gradient: one that was freed is replaced by the new one, with no copy"
     )
     saving = price.saving(gone, gone, (), how, model_us=(fill_us + first * add_us,) * 2)
     if saving.high_us < min_share * scale.step_us:
