@@ -6,7 +6,14 @@ import numpy as np
 from msgspec import Struct
 
 from advisor.analyses.base.step_ops import StepOps
-from advisor.analyses.costs.batch_work import Host, batch_of_shapes, once_per_sample, sample_bytes, work_us
+from advisor.analyses.costs.batch_work import (
+    Host,
+    batch_of_shapes,
+    calls_of_a_layer,
+    once_per_sample,
+    sample_bytes,
+    work_us,
+)
 from advisor.analyses.lines.sampled_loops import SampledLoops
 from advisor.analyses.step.gpu_idle import GpuIdle
 from advisor.analyses.step.repeated_ops import RepeatedOps
@@ -16,6 +23,8 @@ from advisor.computed import Missing
 from advisor.constants import constant
 from advisor.trace.events import Category
 
+# Calls of each layer in a step, from which on they are those of a loop; a layer that is shared has two or three.
+_EACH = 8
 # A loop that takes more of the step may turn for each sample: nothing of it is fixed then.
 _KNOWN = 0.3
 # Part of the time that a worker needs for a sample when it has a core to itself.
@@ -75,6 +84,8 @@ class BatchSplit(Struct, frozen=True):
         if batch is None:
             asked = "no DataLoader provides it" if record else "capture the script with `advisor run`"
             raise Missing(f"the batch size cannot be derived from the shapes; {asked}")
+        if batch == 1 and not (facts and facts.batch_size) and calls_of_a_layer(trace, host.ops) >= _EACH:
+            raise Missing("layers are called again and again on one row, which may be one of many samples of a step")
         if idle is not None:
             return _on_device(host, ops, idle, repeated, batch)
         if not host.ops.any() or not (trace.events.dims[host.ops] >= 0).any():

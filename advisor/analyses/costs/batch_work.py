@@ -22,6 +22,7 @@ from advisor.computed import Missing
 from advisor.constants import constant
 from advisor.trace.events import Category, Floats, Ints, Mask, Trace
 from advisor.trace.numbers import distinct, distinct_pairs, numbered
+from advisor.trace.op_names import GRADIENT_STORE
 
 # What a matrix product or convolution may take besides its work: dispatch, packing, waking threads.
 _OP_US = constant("calls.product_us").value
@@ -248,13 +249,17 @@ def once_per_sample(host: Host, batch: int) -> float:
     return sum(times[name] for name in looped) / whole if whole else 0.0
 
 
+# One call of a layer has two rows at most: `aten::linear` with `aten::addmm` in it.
+_LAYERS = ("aten::convolution", "aten::conv2d", "aten::linear", "aten::addmm")
+
+
 def batch_of_shapes(trace: Trace, ops: Mask) -> int | None:
     """The batch size that the inputs of convolutions and matrix products agree on; None where they do not.
 
     Those that autograd recorded, where it recorded any: an evaluation within the steps, or a search, has its own.
     """
     events = trace.events
-    layers = events.exactly("aten::convolution", "aten::conv2d", "aten::linear", "aten::addmm")
+    layers = events.exactly(*_LAYERS)
     rows = np.flatnonzero(ops & (events.dims >= 0) & layers)
     recorded = events.sequence[rows] >= 0
     rows = rows[recorded] if recorded.any() else rows
@@ -272,6 +277,14 @@ def batch_of_shapes(trace: Trace, ops: Mask) -> int | None:
             first[factors[0][0]] += int(counts[at])
     batch, votes = first.most_common(1)[0] if first else (None, 0)
     return _sequences(trace, ops, batch) if batch is not None and votes >= len(rows) / 2 else None
+
+
+def calls_of_a_layer(trace: Trace, ops: Mask) -> float:
+    """How often a layer is called for each gradient of a weight that is stored; 0 where none is."""
+    events = trace.events
+    calls = np.count_nonzero(ops & events.exactly(*_LAYERS))
+    stores = np.count_nonzero(events.exactly(GRADIENT_STORE) & events.of(Category.CPU_OP))
+    return calls / stores if stores else 0.0
 
 
 # Ops that show the sequences of a batch and their tokens: which input, how many dimensions it has, which two they are.

@@ -238,3 +238,13 @@ def test_tokens_of_sequences_are_no_samples(shown: Ev, sequences: int) -> None:
     text = "step [1      ][2      ]\ncpu  [E ][F ] [E ][F ]"
     trace = computed(Example("drawn", draw(text, us=100, E=shown, F=layer(4096, 64)), None)).get(Trace)
     assert batch_of_shapes(trace, trace.events.of(Category.CPU_OP)) == sequences
+
+
+@pytest.mark.parametrize(("times", "known"), [(1, True), (64, False)])
+def test_layers_that_are_called_for_each_row_leave_the_batch_size_open(times, known):
+    one_row = Ev("aten::addmm", dims=[[8], [1, 8], [8, 8]], times=times)
+    stored = Ev("torch::autograd::AccumulateGrad", times=2)
+    drawing = draw(STEPS, us=100, F=one_row, B=stored, O="Optimizer.step#SGD.step")
+    of = computed(Example("drawn", drawing, None, facts={"settings": {"cores": 1, "threads": 1}}))
+    with pytest.raises(Missing, match="as their work explains" if known else "again and again on one row"):
+        of.get(BatchSplit)
