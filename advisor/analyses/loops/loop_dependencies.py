@@ -11,13 +11,14 @@ from advisor.analyses.loops.dependent_iterations import Chains
 from advisor.analyses.loops.line_blocks import Block
 from advisor.analyses.loops.loop_places import LoopPlaces
 from advisor.analyses.loops.loops import Loop
+from advisor.capture.record import RankRecord
 from advisor.model import Source
 
 
 class LoopDependency(Struct, frozen=True):
     """What is known about the iterations of one loop.
 
-    known   whether the inputs of each op were observed
+    known   whether the inputs of each op were observed, or the text of the loop says that no iteration needs another
     stays   for each line the share of its ops that depends on the previous iteration, at most; other lines are unknown
     stays_at_least  the same at least: what `nn.LSTM` takes of a loop over its cells was measured as a range
     as_layer  the cell that a layer over all time steps takes the place of for certain; empty where there is none
@@ -42,7 +43,9 @@ class LoopDependencies(Struct, frozen=True):
     calls: tuple[LoopDependency, ...] = ()
 
     @classmethod
-    def compute(cls, places: LoopPlaces, costs: LineCosts, chains: Chains | None) -> LoopDependencies:
+    def compute(
+        cls, places: LoopPlaces, costs: LineCosts, chains: Chains | None, record: RankRecord | None
+    ) -> LoopDependencies:
         """Dependencies of every loop of this rank. Missing where the places are."""
         index = {line.source: at for at, line in enumerate(costs.lines)}
 
@@ -50,9 +53,21 @@ class LoopDependencies(Struct, frozen=True):
             lines = [index[line.source] for line in place.lines]
             stays = chains.stays(lines, loop.turns) if chains is not None else None
             if chains is None or stays is None:
-                return LoopDependency(False, {}, loop.feeds, missed=chains is not None)
+                apart = chains is None and _apart_by_text(place, record)
+                return LoopDependency(apart, {}, loop.feeds, missed=chains is not None)
             reads = loop.feeds and not chains.reads_before(lines)
             least, most = ({costs.lines[at].source: both[end] for at, both in stays.by_line.items()} for end in (0, 1))
             return LoopDependency(True, most, reads, least, as_layer=stays.as_layer, perhaps_layer=stays.perhaps)
 
         return cls(tuple(of(*one) for one in places.ops), tuple(of(one.place, one.loop) for one in places.calls))
+
+
+def _apart_by_text(place: Block, record: RankRecord | None) -> bool:
+    """Whether the text of each loop of a place says that no iteration needs what an earlier one made."""
+    text = record.blocks if record else {}
+    kinds = [
+        {one.kind for one in text.get(head.file, ()) if one.line == head.line and one.kind in ("loop", "apart")}
+        for head in place.heads
+    ]
+    loops = [kind for kind in kinds if kind]
+    return bool(loops) and all("apart" in kind for kind in loops)

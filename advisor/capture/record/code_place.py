@@ -23,7 +23,8 @@ class TextBlock(msgspec.Struct, frozen=True, array_like=True):
     """A compound statement of the script, as its source text shows it.
 
     kind: loop: repeats its lines;  guard: an `if` with a remainder (`step % 100`);  with: opens what its lines read;
-        counts: a loop whose lines count elements that equal its variable
+        counts: a loop whose lines count elements that equal its variable;  apart: a loop none of whose iterations
+        needs what an earlier one made
     """
 
     kind: str

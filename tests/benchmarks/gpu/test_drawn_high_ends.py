@@ -48,7 +48,7 @@ _ALIKE = 0.01
         (nineteenth_set, 3),
         (twentieth_set, 4),
         (twenty_first_set, 3),
-        (twenty_second_set, 2),
+        (twenty_second_set, 3),
         (twenty_third_set, 1),
         (twenty_fourth_set, 4),
         (twenty_fifth_set, 4),

@@ -1,6 +1,6 @@
 """Statements of the script's text that repeat other lines, let them run now and then, or give them what they read.
 
-And what loops count by comparing whole arrays with their variable.
+And what loops count by comparing whole arrays with their variable, and which loops have iterations that need no other.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from ...steps.statements import among, body_of
 from ..model import class_counts
+from .apart_loops import ApartLoops
 from .script_text import ScriptText
 
 Block = tuple[str, int, int, int]  # kind, line of the statement, first and last of the lines: `record.TextBlock`
@@ -19,12 +20,15 @@ _MOST_BLOCKS = 1000
 
 
 def blocks(text: ScriptText) -> dict[str, list[Block]]:
-    """For each file its loops, the `if`s with a remainder, `with` statements whose name a line reads, and counts."""
+    """For each file loops, those that are apart, `if`s with a remainder, `with`s whose name a line reads, counts."""
     found: dict[str, list[Block]] = {}
+    apart = ApartLoops(text)
     for file, node in text.nodes("for ", "while ", "with ", "if "):
         mine = found.setdefault(file, [])
         if len(mine) < _MOST_BLOCKS:
             mine += _of(node)
+            if isinstance(node, ast.For) and apart.is_apart(node):
+                mine.append(("apart", node.lineno, *body_of(node)))
     return {file: sorted(every) for file, every in found.items() if every}
 
 
