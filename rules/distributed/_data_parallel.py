@@ -112,7 +112,7 @@ def data_finding(
         fix=fix,
         claims=(breakdown.talking,),
     )
-    if gathers_outputs(price, side.rows):
+    if not library.name and gathers_outputs(price, side.rows):
         return of_outputs(found, price, side.rows, exposed_us)
     if late_us > exposed_us / 2:
         return instead(found, late, price, exposed_us)

@@ -10,10 +10,11 @@ iterations belongs to the loop if ops take more of the time. The time of ops bey
 this run, is work, which may remain; if a mask selects the elements of each iteration, ops over all of them may do far
 more work, unless it compares for equality, as with labels. Profiles do not record which ops of an iteration read the
 results of the previous one: `advisor run` observes it in two separate steps, or reads it in the text of the loop where
-observing takes too long. What depends on the previous iteration remains, and a recurrence that no op implements is not reported. Work that needs no previous iteration, or that no later
-one needs, can be moved out of such a loop; sums, running maxima and tables that iterations fill do not count as
-dependencies. Ops on single numbers, as those that read or write a tensor element by element, can be replaced whatever
-iterations depend on. If a step has too many ops for its lines to be recorded, samples of the stack show the loop.
+observing takes too long. What depends on the previous iteration remains, and a recurrence that no op implements is not
+reported. Work that needs no previous iteration, or that no later one needs, can be moved out of such a loop; sums,
+running maxima and tables that iterations fill do not count as dependencies. Ops on single numbers, as those that read
+or write a tensor element by element, can be replaced whatever iterations depend on. If a step has too many ops for its
+lines to be recorded, samples of the stack show the loop.
 
 With a device what counts is how long it waits while the host is in such a loop, in runs of ops of neighboring lines; a
 loop that the device hides costs nothing. Which iterations depend on each other is not observed there. Loops of a few

@@ -24,7 +24,7 @@ from advisor.api import (
     edits,
 )
 
-from ..shared._round_trips import round_trip
+from ..shared._round_trips import ACTIVATIONS, round_trip
 from ..shared._words import each_step
 
 # Copies of this size and less are values that are read.
@@ -44,7 +44,8 @@ def finding(copies: Copies, price: Price, others: Ints, least_us: float) -> Find
     """What is said of it. others: copies that another rule tells."""
     events, steps = price.ops.events, price.ops.steps
     fix = round_trip(price)
-    if fix is None:
+    # In a training what comes back may be what the host has computed of it: states of an optimizer.
+    if fix is None or (fix is not ACTIVATIONS and events.named(AUTOGRAD_NODE, "Optimizer.step#").any()):
         return None
     mine = events.of(Category.MEMCPY) & price.ops.links.inside & (events.bytes > _SMALL_BYTES)
     mine &= events.named("DtoH (Device -> Pinned", "HtoD (Pinned")

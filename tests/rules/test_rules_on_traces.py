@@ -127,8 +127,8 @@ def test_copies_within_the_device_take_what_the_raw_rows_say(name: str, us: floa
 
 
 def test_zeroed_gradients_of_older_versions_are_found_beside_a_device() -> None:
-    """966 fills of 27.3 ms in six steps, by the raw rows; PyTorch before 2.0 filled by default."""
+    """966 fills of 27.3 ms in six steps, and as many additions of 23.0 ms; PyTorch before 2.0 filled by default."""
     (finding,) = outcome("gradients-set-to-zero", "resnet50_workers0_v100.pt.trace.json.gz").findings
     assert 6 * finding.facts["host_us"] == pytest.approx(27_270, rel=0.01)
     assert finding.saving is not None
-    assert finding.saving.low_us == pytest.approx(finding.facts["host_us"], rel=0.1)
+    assert finding.saving.low_us == pytest.approx((27_270 + 23_037) / 6, rel=0.1)
