@@ -20,6 +20,8 @@ from advisor.api import (
 
 # Rows of the loader itself; what it puts together comes once per batch already.
 _LOADER = "enumerate(DataLoader)#"
+# What `default_collate` calls for each array of a sample, and for all of them.
+_COLLATES = ("aten::lift_fresh", "aten::to", "aten::stack")
 
 FOR_THE_BATCH = Fix(
     "Run the tensor ops of samples once for the whole batch, after it was loaded",
@@ -63,7 +65,7 @@ def _within(price: Price, fetches: tuple[int, ...]) -> Ints:
     events, nesting = price.ops.events, price.ops.nesting
     fetching = np.zeros(len(events), bool)
     fetching[list(fetches)] = True
-    mine = events.of(Category.CPU_OP) & ~events.named(_LOADER) & nesting.within(fetching)
+    mine = events.of(Category.CPU_OP) & ~events.named(_LOADER) & ~events.exactly(*_COLLATES) & nesting.within(fetching)
     found: Ints = np.flatnonzero(mine)
     return found
 

@@ -59,6 +59,13 @@ _GROUPS = Fix(
     'track = self.frame[self.frame["vessel"] == vessel]',
     'self.tracks = dict(tuple(frame.groupby("vessel")))  # once\n\ntrack = self.tracks[vessel]',
 )
+_CUMULATED = Fix(
+    "Add the probabilities up once, and search the sums for each draw",
+    "draws",
+    "negatives = rng.choice(items, size, p=self.chances)",
+    "self.sums = self.chances.cumsum()  # once\n\nnegatives = self.sums.searchsorted(rng.random(size) * self.sums[-1])\n"
+    "# draws with replacement, as rng.choice does unless it is told otherwise",
+)
 
 
 _BY_ROW = Fix(
@@ -92,6 +99,12 @@ def _read(one: Container) -> tuple[float, float]:
 def _by_byte(each: Constant) -> Callable[[Container], tuple[float, float]]:
     low, high = each.range
     return lambda one: (one.bytes * low / 1e3, one.bytes * high / 1e3)
+
+
+def _weighted(one: Container) -> tuple[float, float]:
+    fixed_us, each_ns = constant("containers.weighted_draw_us").range, constant("containers.weighted_entry_ns").range
+    low_us, high_us = (us + one.length * ns / 1e3 for us, ns in zip(fixed_us, each_ns, strict=True))
+    return low_us, high_us
 
 
 def _filter(one: Container) -> tuple[float, float]:
@@ -144,6 +157,12 @@ _TABLE = {
     ("DataFrame", "rows"): _Slow(
         "iterates over the rows of the DataFrame `{name}`", _ROW, _COLUMNS, _each(constant("containers.frame_row_us"))
     ),
+    **{
+        (kind, "weights"): _Slow(
+            "draws by the {length} probabilities `{name}`", "all are checked and added up", _CUMULATED, _weighted
+        )
+        for kind in ("ndarray", "list")
+    },
     ("DataFrame", "filter"): _Slow(
         "compares all {length} rows of the DataFrame `{name}` to find a few", _COMPARED, _GROUPS, _filter
     ),

@@ -50,6 +50,7 @@ def test_without_a_measurement_its_length_tells() -> None:
         container(kind="ndarray", operation="grow", bytes=4000, often=1.0),
         container(often=None, length=5000),
         container(kind="DataFrame", operation="filter", length=50_000, often=1.0),
+        container(kind="ndarray", operation="weights", length=2_000, often=1.0),
         container(line=40),
     ],
 )
@@ -66,6 +67,7 @@ def test_short_containers_and_other_lines_are_not_named(one: Container) -> None:
         (container(kind="DataFrame", operation="row", length=10, often=1.0), 64.0),
         (container(kind="DataFrame", operation="rows", length=64, often=64.0), 65.0),
         (container(kind="DataFrame", operation="filter", length=50_000, often=1.0), 8.0),
+        (container(kind="ndarray", operation="weights", length=20_000, often=1.0), 16.0),
         (container(often=None), 1.0),
     ],
 )

@@ -79,6 +79,12 @@ def test_a_table_that_is_compared_to_find_rows(line, operation):
     assert (one["operation"], one["name"], one["length"], one["often"]) == (operation, "self.memory", 2, 1.0)
 
 
+def test_probabilities_that_each_draw_adds_up():
+    numpy = pytest.importorskip("numpy")
+    (one,) = found("drawn = rng.choice(9, 4, p=self.memory)\n", self=Memory(numpy.ones(9) / 9))
+    assert (one["operation"], one["name"], one["length"], one["often"]) == ("weights", "self.memory", 9, 1.0)
+
+
 def test_a_table_is_not_compared_where_it_is_written_or_another_decides():
     pandas = pytest.importorskip("pandas")
     frame = Memory(pandas.DataFrame({"key": [1, 2]}))

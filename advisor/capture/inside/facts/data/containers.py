@@ -43,10 +43,11 @@ _KINDS = {
     "row": ("DataFrame", "Series"),
     "rows": ("DataFrame",),
     "filter": ("DataFrame",),
+    "weights": ("ndarray", "list"),
     "by_row": ("ndarray",),
 }
 # Those that a comprehension runs for each of its elements; what it runs through it makes once.
-_EACH = ("index", "search", "row", "filter")
+_EACH = ("index", "search", "row", "filter", "weights")
 _BUILT_ON: dict[str, Any] = {"deque": deque, "list": list, "tuple": tuple}
 Name = tuple[str, ...]  # ("self", "seen", "[user]"): a name, its attributes, and entries by a name
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
@@ -141,14 +142,18 @@ def _of_call(call: ast.Call, called: ast.Attribute) -> tuple[str, ast.AST | None
         return "front", called.value, None
     if called.attr in _SEARCHES and len(call.args) == 1:
         return "search", called.value, None
-    if called.attr == "query":
-        return "filter", called.value, None
-    if called.attr == "iterrows":
-        return "rows", called.value, _name(called.value)
-    if called.attr in _DRAWS and first is not None:
-        many = _drawn(call)
-        return "draw", first, _number(many[0]) if many else None
-    return None
+    if called.attr in ("query", "iterrows"):
+        return ("filter", called.value, None) if called.attr == "query" else ("rows", called.value, _name(called.value))
+    return _of_draw(call, first) if called.attr in _DRAWS and first is not None else None
+
+
+def _of_draw(call: ast.Call, first: ast.expr) -> tuple[str, ast.AST | None, Name | int | None]:
+    """A draw from a container, or by probabilities that another one holds."""
+    weights = next((one.value for one in call.keywords if one.arg == "p"), None)
+    if weights is not None:
+        return "weights", weights, None
+    many = _drawn(call)
+    return "draw", first, _number(many[0]) if many else None
 
 
 def _filtered(node: ast.Subscript) -> ast.expr | None:
