@@ -63,7 +63,7 @@ _CUMULATED = Fix(
     "Add the probabilities up once, and search the sums for each draw",
     "draws",
     "negatives = rng.choice(items, size, p=self.chances)",
-    "self.sums = self.chances.cumsum()  # once\n\nnegatives = self.sums.searchsorted(rng.random(size) * self.sums[-1])\n"
+    "self.sums = self.chances.cumsum()  # once\n\nnegatives = self.sums.searchsorted(rng.random(size))\n"
     "# draws with replacement, as rng.choice does unless it is told otherwise",
 )
 
