@@ -49,6 +49,7 @@ FOR_ITSELF = {
     "distribution-checks",
     "emulated-bf16",
     "explicit-inverses",
+    "known-factors",
     "filled-memory",
     "frequent-decompositions",
     "full-spectra",
