@@ -28,8 +28,6 @@ _CHANGES = frozenset(
 _ALWAYS_CHANGES = frozenset({"backward", "zero_grad", "send", "recv", "seed", "manual_seed"})
 _ENDS = (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Delete)
 _INSIDE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-# Functions that functions call: more of them are no plain arithmetic.
-_MOST_CALLS = 6
 
 
 class ApartLoops:
@@ -48,15 +46,16 @@ class ApartLoops:
         roots = {root for root, _ in self.imported}
         self.known = roots <= _KNOWN | own | sys.stdlib_module_names
         self.modules_keep = any(map(_keeps, self.functions.get("forward", ())))
+        self.pure: dict[str, bool] = {}  # of functions that were looked through, by name
 
     def is_apart(self, loop: ast.For) -> bool:
         """Whether no turn of it needs what an earlier one made."""
         if not self.known or loop.orelse or any(isinstance(one, _ENDS) for one in _own(loop)):
             return False
         turn = _Turn(loop)
-        return turn.carries_nothing() and all(self._is_pure(call, turn.made, _MOST_CALLS) for call in turn.calls)
+        return turn.carries_nothing() and all(self._is_pure(call, turn.made) for call in turn.calls)
 
-    def _is_pure(self, call: ast.Call, made: set[str], left: int) -> bool:
+    def _is_pure(self, call: ast.Call, made: set[str]) -> bool:
         """Whether a call leaves nothing behind that the next one reads. made: names that belong to this turn."""
         called = call.func
         if not isinstance(called, (ast.Name, ast.Attribute)):
@@ -64,24 +63,26 @@ class ApartLoops:
         name = called.id if isinstance(called, ast.Name) else called.attr
         root = name if isinstance(called, ast.Name) else _root(called.value)
         if name in self.functions and name not in _ALWAYS_CHANGES:
-            return self._are_pure(self.functions[name], left)
+            return self._are_pure(name)
         if isinstance(called, ast.Attribute) and _changes(name):
             return root in made and name not in _ALWAYS_CHANGES
         built = name in self.classes or name in dir(builtins)
         # What is left is a method of something, or a module: the script's own keep nothing, or each call may.
         return built or root in made or self._is_imported(root) or not self.modules_keep
 
-    def _are_pure(self, functions: Iterable[ast.FunctionDef], left: int) -> bool:
-        """Whether functions of the script store nothing outside of themselves, nor do those that they call."""
-        for one in functions:
-            calls = [node for node in ast.walk(one) if isinstance(node, ast.Call)]
-            if left == 0 or _keeps(one) or any(isinstance(node, (ast.Global, ast.Nonlocal)) for node in ast.walk(one)):
-                return False
-            made = {node.id for node in ast.walk(one) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-            mine = [call for call in calls if not _calls(call, one.name)]
-            if not all(self._is_pure(call, made, left - 1) for call in mine):
-                return False
-        return True
+    def _are_pure(self, name: str) -> bool:
+        """Whether functions of that name store nothing outside of themselves, nor do those that they call."""
+        if name not in self.pure:
+            self.pure[name] = True  # for those that call themselves
+            self.pure[name] = all(map(self._stores_nothing, self.functions[name]))
+        return self.pure[name]
+
+    def _stores_nothing(self, function: ast.FunctionDef) -> bool:
+        nodes = list(ast.walk(function))
+        if _keeps(function) or any(isinstance(node, (ast.Global, ast.Nonlocal)) for node in nodes):
+            return False
+        made = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        return all(self._is_pure(node, made) for node in nodes if isinstance(node, ast.Call))
 
     def _is_imported(self, name: str) -> bool:
         return any(name == local for _, local in self.imported)
@@ -223,13 +224,6 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, _INSIDE):
             yield from _own(child)
-
-
-def _calls(call: ast.Call, name: str) -> bool:
-    called = call.func
-    return (isinstance(called, ast.Name) and called.id == name) or (
-        isinstance(called, ast.Attribute) and called.attr == name
-    )
 
 
 def _root(node: ast.expr) -> str:
