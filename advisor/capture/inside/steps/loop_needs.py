@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ..facts.source.syntax import own
+
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _Loop = ast.For | ast.AsyncFor | ast.While
@@ -21,10 +23,10 @@ def turns_apart(tree: ast.Module | None, line: int) -> tuple[int, int, bool] | N
     if tree is None:
         return None
     function = max((one for one in ast.walk(tree) if _defines(one, line)), key=_first, default=tree)
-    around = [one for one in _own(function) if isinstance(one, _LOOPS) and one.body[0].lineno <= line <= _last(one)]
+    around = [one for one in own(function) if isinstance(one, _LOOPS) and one.body[0].lineno <= line <= _last(one)]
     inner = max(around, key=_first, default=None)
     within = inner or function
-    repeats = [one for one in _own(within) if isinstance(one, _COMPREHENSIONS) and one.lineno <= line <= _last(one)]
+    repeats = [one for one in own(within) if isinstance(one, _COMPREHENSIONS) and one.lineno <= line <= _last(one)]
     if repeats:
         most = max(repeats, key=_first)
         return _first(most), _last(most), True
@@ -34,7 +36,7 @@ def turns_apart(tree: ast.Module | None, line: int) -> tuple[int, int, bool] | N
 
 
 def _apart(loop: _Loop, line: int) -> bool:
-    statements = [one for one in _own(loop) if isinstance(one, ast.stmt) and one is not loop]
+    statements = [one for one in own(loop) if isinstance(one, ast.stmt) and one is not loop]
     mine = [one for one in statements if _header(one)[0] <= line <= _header(one)[1]]
     if not mine:
         return False
@@ -127,15 +129,7 @@ def _given(call: ast.stmt) -> Iterator[str]:
 
 
 def _ends(statement: ast.stmt) -> bool:
-    return any(isinstance(one, (ast.Break, ast.Return)) for one in _own(statement))
-
-
-def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """All below a node, without the insides of functions and classes defined there."""
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            yield from _own(child)
+    return any(isinstance(one, (ast.Break, ast.Return)) for one in own(statement))
 
 
 def _defines(node: ast.AST, line: int) -> bool:

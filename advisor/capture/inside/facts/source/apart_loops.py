@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .script_text import ScriptText
+from .syntax import INSIDE, own
 
 # Packages whose functions and modules keep nothing between two calls that the second one reads.
 _KNOWN = frozenset(
@@ -27,7 +28,6 @@ _CHANGES = frozenset(
 )
 _ALWAYS_CHANGES = frozenset({"backward", "zero_grad", "send", "recv", "seed", "manual_seed"})
 _ENDS = (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Delete)
-_INSIDE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 class ApartLoops:
@@ -42,15 +42,15 @@ class ApartLoops:
                 self.functions.setdefault(node.name, []).append(node)
         self.classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
         self.imported = set(_imported(nodes))
-        own = {file.rpartition("/")[2].removesuffix(".py") for file in text.sources}
+        mine = {file.rpartition("/")[2].removesuffix(".py") for file in text.sources}
         roots = {root for root, _ in self.imported}
-        self.known = roots <= _KNOWN | own | sys.stdlib_module_names
+        self.known = roots <= _KNOWN | mine | sys.stdlib_module_names
         self.modules_keep = any(map(_keeps, self.functions.get("forward", ())))
         self.pure: dict[str, bool] = {}  # of functions that were looked through, by name
 
     def is_apart(self, loop: ast.For) -> bool:
         """Whether no turn of it needs what an earlier one made."""
-        if not self.known or loop.orelse or any(isinstance(one, _ENDS) for one in _own(loop)):
+        if not self.known or loop.orelse or any(isinstance(one, _ENDS) for one in own(loop)):
             return False
         turn = _Turn(loop)
         return turn.carries_nothing() and all(self._is_pure(call, turn.made) for call in turn.calls)
@@ -94,11 +94,11 @@ class _Turn:
     def __init__(self, loop: ast.For) -> None:
         self.loop = loop
         self.calls = [node for one in loop.body for node in ast.walk(one) if isinstance(node, ast.Call)]
-        names = (node for node in _own(loop) if isinstance(node, ast.Name))
+        names = (node for node in own(loop) if isinstance(node, ast.Name))
         self.made = {node.id for node in names if isinstance(node.ctx, ast.Store)}
         self.filled: set[str] = set()  # lists, tables and sums
         # What an inner loop goes through may be the same in each turn: weights, for one.
-        inner = (set(_stores(one.target)) for one in _own(loop) if isinstance(one, ast.For) and one is not loop)
+        inner = (set(_stores(one.target)) for one in own(loop) if isinstance(one, ast.For) and one is not loop)
         self.borrowed = set[str]().union(*inner)
         self.read: set[str] = set()
 
@@ -117,7 +117,7 @@ class _Turn:
         return known
 
     def _after(self, one: ast.stmt, known: set[str]) -> set[str] | None:
-        if isinstance(one, (ast.Pass, ast.Continue, *_INSIDE)):
+        if isinstance(one, (ast.Pass, ast.Continue, *INSIDE)):
             return known
         ways: dict[type, Callable[[Any, set[str]], set[str] | None]] = {
             ast.Expr: self._behind_call,
@@ -141,8 +141,8 @@ class _Turn:
         ):
             return None
         name, collects = called.value.id, called.attr in _COLLECTS
-        own = name in known - self.borrowed and called.attr.endswith("_")
-        if not (collects or own) or not all(self._reads(given, known) for given in call.args):
+        changes = name in known - self.borrowed and called.attr.endswith("_")
+        if not (collects or changes) or not all(self._reads(given, known) for given in call.args):
             return None
         if collects:
             self.calls.remove(call)
@@ -192,9 +192,9 @@ class _Turn:
     def _reads(self, node: ast.AST, known: set[str]) -> bool:
         """Whether all that is read here was there before the loop, or was assigned in this turn."""
         names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
-        own = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+        here = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
         self.read |= names
-        return not (names & self.made) - known - own
+        return not (names & self.made) - known - here
 
 
 def _keeps(function: ast.FunctionDef) -> bool:
@@ -217,13 +217,6 @@ def _changes(name: str) -> bool:
 
 def _stores(target: ast.AST) -> Iterator[str]:
     yield from (one.id for one in ast.walk(target) if isinstance(one, ast.Name))
-
-
-def _own(node: ast.AST) -> Iterator[ast.AST]:
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, _INSIDE):
-            yield from _own(child)
 
 
 def _root(node: ast.expr) -> str:

@@ -33,6 +33,17 @@ class Trees:
         return self.known[source]
 
 
+INSIDE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+def own(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all below it, without the insides of functions and classes that are defined there."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, INSIDE):
+            yield from own(child)
+
+
 def last_name(node: ast.AST) -> str:
     """`batch_size` of `batch_size`, `args.batch_size` and `config["batch_size"]`."""
     if isinstance(node, ast.Subscript):
