@@ -50,7 +50,10 @@ def remove_time(spans: Intervals) -> Edit:
 
 
 def scale(rows: Ints, factor: float) -> Edit:
-    """The rows take `factor` of their time: device work its own, host rows their span, fetches the workers' part."""
+    """The rows take `factor` of their time: device work its own, host rows their span, fetches the workers' part.
+
+    Ops launch what they did: name that too (`StepOps.launched`) where it is to become less.
+    """
     return Edit("scale", np.asarray(rows, np.int64), EMPTY, factor)
 
 

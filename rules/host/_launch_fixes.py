@@ -52,7 +52,8 @@ def of_step(price: Price, compiled: bool | None, graphs: bool, backward: float |
 def _complex_share(price: Price) -> float:
     """Share of a step's launches by ops on complex numbers, as far as formats are recorded."""
     events, work = price.ops.events, np.flatnonzero(price.ops.trace.device_work & price.ops.links.inside)
-    ops = price.ops.nesting.outer_op[np.maximum(price.ops.links.launch[work], 0)]
+    launch = price.ops.links.launch[work]
+    ops = price.ops.nesting.outer_op[launch[launch >= 0]]
     ops = ops[(ops >= 0) & (events.dtypes[ops] >= 0)]
     of_complex = np.array(["complex" in dtypes for dtypes in events.dtypes_table], bool)
     return float(of_complex[events.dtypes[ops]].mean()) if len(ops) else 0.0

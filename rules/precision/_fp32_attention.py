@@ -12,7 +12,7 @@ from ._formats import PEAK_WORTH_IT, is_mixed
 
 _FORWARD = constant("device.fused_attention_forward").value
 _BACKWARD = constant("device.fused_attention_backward").value
-_LEAST_GAIN = constant("device.half_gain").low
+_LEAST_GAIN, _MOST_GAIN = constant("device.half_gain").range
 
 
 def attention_beside_half(
@@ -50,19 +50,22 @@ def attention_beside_half(
 
 
 def _kept(work: KernelWork | None, hardware: Hardware, name: str, spent_us: float) -> float:
-    """The share of its time that the same arithmetic takes in 16 bits, by what FlashAttention reaches of the peak."""
+    """The share of its time that the same arithmetic takes in 16 bits, by what FlashAttention reaches of the peak.
+
+    Without shapes by what trainings gained at most, no more than the peaks are apart.
+    """
     rate, groups = hardware.tflops(name), work.groups if work is not None else ()
-    ours = [group for group in groups if group.kind == "attention"]
+    ours = [group for group in groups if group.kind == "attention" and group.precision == "fp32"]
     if rate and ours:
         reached = (_BACKWARD if "backward" in group.op else _FORWARD for group in ours)
         us = sum(group.calls * group.flops / rate / 1e6 / share for group, share in zip(ours, reached, strict=True))
         return min(us / spent_us, 1 / _LEAST_GAIN)
-    return (hardware.fp32_tflops or 0.0) / (hardware.half_tflops or 1.0)
+    return max((hardware.fp32_tflops or 0.0) / (hardware.half_tflops or 1.0), 1 / _MOST_GAIN)
 
 
 _HOW = (
-    "high: its arithmetic at the share of the device's peak in {} that FlashAttention was published to reach; low: 1.3 "
-    "times as fast, the least that trainings gained in 16 bits"
+    "high: its arithmetic at the share of the device's peak in {} that FlashAttention was published to reach, or "
+    "without shapes as much faster as trainings became at most; low: 1.3 times as fast, as they became at least"
 )
 # Positions of Llama, Qwen and Mistral in Transformers: cosines and sines are computed in fp32, and given back in the
 # format of the hidden states (modeling_llama.py, LlamaRotaryEmbedding).

@@ -246,10 +246,12 @@ def _outside_the_loss(trace: Trace, fix: Fix) -> Fix:
 
 
 def _of_inference(trace: Trace, fix: Fix) -> Fix:
-    """The fix with what gains more where nothing is trained: then weights need no more bits either."""
+    """The fix with what else to try where nothing is trained: then weights may have 16 bits as well."""
     if "TF32" not in fix.title or trace.events.named(AUTOGRAD_NODE, "Optimizer.step#").any():
         return fix
-    return replace(fix, after=f"{fix.after}\n# faster still, as nothing is trained: model.to(torch.bfloat16), or fp16")
+    return replace(
+        fix, after=f"{fix.after}\n# where nothing is trained, try 16-bit weights too: model.to(torch.bfloat16)"
+    )
 
 
 def _how(way: Way, host_bound: bool, on_device: bool) -> str:

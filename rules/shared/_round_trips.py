@@ -25,7 +25,7 @@ _STATES = Fix(
     "    kept.copy_(state, non_blocking=True)  # weights that did not change need no copy back",
 )
 # Copies of this size and less are values that are read.
-_SMALL_BYTES = 64 << 10
+SMALL_BYTES = 64 << 10
 
 
 def round_trip(price: Price) -> Fix | None:
@@ -34,7 +34,7 @@ def round_trip(price: Price) -> Fix | None:
     Activations come back in the backward pass.
     """
     events, links = price.ops.events, price.ops.links
-    copies = events.of(Category.MEMCPY) & links.inside & (events.bytes > _SMALL_BYTES)
+    copies = events.of(Category.MEMCPY) & links.inside & (events.bytes > SMALL_BYTES)
     down, up = (np.flatnonzero(copies & events.named(way)) for way in ("DtoH", "HtoD"))
     sent, back = (Counter(events.bytes[rows].tolist()) for rows in (down, up))
     both = sum(size * number for size, number in (sent & back).items())

@@ -164,7 +164,7 @@ _TABLE = {
         for kind in ("ndarray", "list")
     },
     ("DataFrame", "filter"): _Slow(
-        "compares all {length} rows of the DataFrame `{name}` to find a few", _COMPARED, _GROUPS, _filter
+        "compares all {length} rows of the DataFrame `{name}` with a key", _COMPARED, _GROUPS, _filter
     ),
     ("Series", "row"): _Slow(
         "takes entries of the Series `{name}` one by one", _ROW, _COLUMNS, _each(constant("containers.series_row_us"))

@@ -24,11 +24,9 @@ from advisor.api import (
     edits,
 )
 
-from ..shared._round_trips import ACTIVATIONS, round_trip
+from ..shared._round_trips import ACTIVATIONS, SMALL_BYTES, round_trip
 from ..shared._words import each_step
 
-# Copies of this size and less are values that are read.
-_SMALL_BYTES = 64 << 10
 _CLAIMS = ("exposed_copy",)
 _HOW = "low: nothing, if it does not fit on the GPU, or where something else waits as long; high: it stays there"
 # huggingface.co/docs/transformers/kv_cache: "offloaded" keeps the cache of one layer on the GPU, and fetches the next.
@@ -47,7 +45,7 @@ def finding(copies: Copies, price: Price, others: Ints, least_us: float) -> Find
     # In a training what comes back may be what the host has computed of it: states of an optimizer.
     if fix is None or (fix is not ACTIVATIONS and events.named(AUTOGRAD_NODE, "Optimizer.step#").any()):
         return None
-    mine = events.of(Category.MEMCPY) & price.ops.links.inside & (events.bytes > _SMALL_BYTES)
+    mine = events.of(Category.MEMCPY) & price.ops.links.inside & (events.bytes > SMALL_BYTES)
     mine &= events.named("DtoH (Device -> Pinned", "HtoD (Pinned")
     mine[[row for site in copies.blocking for row in site.rows]] = False
     mine[others] = False

@@ -60,13 +60,11 @@ from advisor.api import (
 
 from ..shared._gathered_objects import GATHER_TENSORS, OBJECTS, gathers_objects
 from ..shared._host_updates import HostUpdate, offloaded
-from ..shared._round_trips import ACTIVATIONS, OFFLOADED, round_trip
+from ..shared._round_trips import ACTIVATIONS, OFFLOADED, SMALL_BYTES, round_trip
 from ..shared._words import count, each_step
 from . import _offloaded
 from ._after_copies import waited_for
 
-# Copies up to 64 KB take about as long as the launch itself; waiting for them is a matter of syncs, not of copying.
-_SMALL_BYTES = 64 << 10
 # Of fewer steps one may stand for every second.
 _SEVERAL = 4
 _PREFETCH = Fix(
@@ -135,7 +133,7 @@ def _in_line(copies: Copies, price: Price, others: Ints, least_us: float) -> Fin
     """
     events, steps, scale = price.ops.events, price.ops.steps, price.scale
     mine = events.of(Category.MEMCPY) & events.named("Memcpy HtoD (Pinned") & price.ops.links.inside
-    mine &= events.bytes > _SMALL_BYTES
+    mine &= events.bytes > SMALL_BYTES
     mine[[row for site in copies.blocking for row in site.rows]] = False
     mine[others] = False
     rows = waited_for(price, np.flatnonzero(mine))
@@ -201,7 +199,7 @@ def _saving(site: CopySite, cost_us: float, price: Price) -> tuple[Saving, bool]
 
 
 def _ours(site: CopySite) -> bool:
-    large = site.bytes is None or site.bytes / max(site.calls, 1.0) > _SMALL_BYTES
+    large = site.bytes is None or site.bytes / max(site.calls, 1.0) > SMALL_BYTES
     # Where the trace does not say whether memory was pinned, pinning may be what is missing: not this rule's advice.
     return large and (site.pinned is True or not site.to_device)
 

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from advisor.api import AUTOGRAD_NODE, NCCL, Category, Drawing, Ev, Example, Finding, Fix, Ints, Price, draw, edits
+from advisor.api import (
+    AUTOGRAD_NODE,
+    BACKWARD,
+    NCCL,
+    Category,
+    Drawing,
+    Ev,
+    Example,
+    Finding,
+    Fix,
+    Ints,
+    Price,
+    draw,
+    edits,
+)
 
 _MOSTLY = 0.5
 _CLAIMS = ("exposed_communication",)
@@ -42,7 +56,7 @@ def of_outputs(found: Finding, price: Price, rows: Ints, exposed_us: float) -> F
     )
 
 
-def _evaluated(then: str) -> Drawing:
+def _evaluated(then: str | Ev) -> Drawing:
     return draw(
         """
         step   [1                             ][2                             ]
@@ -70,5 +84,11 @@ OUTPUTS = [
         saves_us=(0, 11000),
         says=("these steps do not train",),
         fixes=("preprocess_logits_for_metrics",),
+    ),
+    Example(
+        "the same gathers in steps that train, which may be of anything",
+        _evaluated(BACKWARD),
+        saves_us=(0, 11000),
+        fixes=("DistributedDataParallel",),
     ),
 ]

@@ -60,7 +60,7 @@ _ALIKE = 0.01
         (thirty_first_set, 6),
         (thirty_second_set, 4),
         (thirty_third_set, 5),
-        (thirty_fourth_set, 4),
+        (thirty_fourth_set, 5),
     ],
     ids=lambda value: value.__name__.rpartition(".")[2] if isinstance(value, ModuleType) else "",
 )

@@ -61,6 +61,9 @@ def test_iterations_that_need_no_other(loop: str) -> None:
         "for i in range(n):\n    table[i] = table[i - 1] + 1",
         "for x in xs:\n    state.mul_(0.9)\n    out.append(state + x)",  # in place
         "for x in xs:\n    memory.push(x)",
+        "for x in xs:\n    h = memory.h\n    h.mul_(0.9)\n    out.append(h + x)",  # another name of the same
+        "for x in xs:\n    h = state[0]\n    h += x\n    out.append(h.clone())",
+        "for x in xs:\n    h = state\n    h[0] = x\n    out.append(h.sum())",
         "for x in xs:\n    self.state = x",
         "for x in xs:\n    if x > 0:\n        break\n    out.append(x)",
         "for x in xs:\n    loss = scorer(x)\n    loss.backward()",
@@ -77,6 +80,20 @@ def test_modules_that_keep_what_they_computed() -> None:
     loop = "for x in xs:\n    out.append(memory(x))"
     assert is_apart(loop)
     assert not is_apart(loop, PRELUDE + STATEFUL)
+
+
+@pytest.mark.parametrize("body", ["self.state.mul_(0.9).add_(x)", "self.seen.append(x)", "self.remember(x)"])
+def test_modules_that_keep_it_in_place_or_elsewhere(body: str) -> None:
+    module = f"""
+class Memory(torch.nn.Module):
+    def remember(self, x):
+        self.state = x
+
+    def forward(self, x):
+        {body}
+        return x
+"""
+    assert not is_apart("for x in xs:\n    out.append(memory(x))", PRELUDE + module)
 
 
 def test_functions_that_change_something_outside() -> None:

@@ -27,6 +27,13 @@ _CHANGES = frozenset(
     | {"step", "reset", "write"}
 )
 _ALWAYS_CHANGES = frozenset({"backward", "zero_grad", "send", "recv", "seed", "manual_seed"})
+# What is no view of something else: displays, arithmetic, and these functions.
+_MADE = (ast.Constant, ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.BinOp, ast.UnaryOp)
+_MAKES = frozenset(
+    {"clone", "copy", "tensor", "array", "zeros", "ones", "empty", "full", "arange", "zeros_like", "ones_like"}
+    | {"empty_like", "full_like", "new_zeros", "new_ones", "new_full", "new_empty", "rand", "randn", "randint"}
+    | {"list", "dict", "set", "cat", "stack", "concatenate", "where"}
+)
 _ENDS = (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Delete)
 
 
@@ -45,18 +52,20 @@ class ApartLoops:
         mine = {file.rpartition("/")[2].removesuffix(".py") for file in text.sources}
         roots = {root for root, _ in self.imported}
         self.known = roots <= _KNOWN | mine | sys.stdlib_module_names
-        self.modules_keep = any(map(_keeps, self.functions.get("forward", ())))
         self.pure: dict[str, bool] = {}  # of functions that were looked through, by name
+        self.modules_keep = False
+        self.modules_keep = "forward" in self.functions and not self._are_pure("forward")
+        self.pure.clear()  # those were looked through as if modules kept nothing
 
     def is_apart(self, loop: ast.For) -> bool:
         """Whether no turn of it needs what an earlier one made."""
         if not self.known or loop.orelse or any(isinstance(one, _ENDS) for one in own(loop)):
             return False
         turn = _Turn(loop)
-        return turn.carries_nothing() and all(self._is_pure(call, turn.made) for call in turn.calls)
+        return turn.carries_nothing() and all(self._is_pure(call, turn.own) for call in turn.calls)
 
     def _is_pure(self, call: ast.Call, made: set[str]) -> bool:
-        """Whether a call leaves nothing behind that the next one reads. made: names that belong to this turn."""
+        """Whether a call leaves nothing behind that the next one reads. made: names of what was made just here."""
         called = call.func
         if not isinstance(called, (ast.Name, ast.Attribute)):
             return False
@@ -73,7 +82,7 @@ class ApartLoops:
     def _are_pure(self, name: str) -> bool:
         """Whether functions of that name store nothing outside of themselves, nor do those that they call."""
         if name not in self.pure:
-            self.pure[name] = True  # for those that call themselves
+            self.pure[name] = False  # what calls itself is not looked into
             self.pure[name] = all(map(self._stores_nothing, self.functions[name]))
         return self.pure[name]
 
@@ -81,7 +90,7 @@ class ApartLoops:
         nodes = list(ast.walk(function))
         if _keeps(function) or any(isinstance(node, (ast.Global, ast.Nonlocal)) for node in nodes):
             return False
-        made = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        made = _made_here(nodes)
         return all(self._is_pure(node, made) for node in nodes if isinstance(node, ast.Call))
 
     def _is_imported(self, name: str) -> bool:
@@ -100,6 +109,8 @@ class _Turn:
         # What an inner loop goes through may be the same in each turn: weights, for one.
         inner = (set(_stores(one.target)) for one in own(loop) if isinstance(one, ast.For) and one is not loop)
         self.borrowed = set[str]().union(*inner)
+        # What is this turn's alone may be changed in place: a name for something from before the loop is no such thing.
+        self.own = (_made_here(own(loop)) | set(_stores(loop.target))) - self.borrowed
         self.read: set[str] = set()
 
     def carries_nothing(self) -> bool:
@@ -141,7 +152,7 @@ class _Turn:
         ):
             return None
         name, collects = called.value.id, called.attr in _COLLECTS
-        changes = name in known - self.borrowed and called.attr.endswith("_")
+        changes = name in known & self.own and called.attr.endswith("_")
         if not (collects or changes) or not all(self._reads(given, known) for given in call.args):
             return None
         if collects:
@@ -154,7 +165,7 @@ class _Turn:
         name = one.target.id if isinstance(one.target, ast.Name) else ""
         if not name or name in self.borrowed or not self._reads(one.value, known):
             return None
-        if name not in known and not isinstance(one.op, (ast.Add, ast.Sub)):
+        if name not in self.own if name in known else not isinstance(one.op, (ast.Add, ast.Sub)):
             return None
         self.filled |= {name} - known
         return known
@@ -168,7 +179,8 @@ class _Turn:
             table = entry.value.id if entry is not None and isinstance(entry.value, ast.Name) else ""
             if entry is None and any(isinstance(node, (ast.Attribute, ast.Subscript)) for node in ast.walk(target)):
                 return None
-            if entry is not None and (table in self.borrowed or not self._reads(entry.slice, known)):
+            others = (self.borrowed | known) - self.own
+            if entry is not None and (table in others or not self._reads(entry.slice, known)):
                 return None
             self.filled |= {table} - known - {""}
             known = known | (set() if table else set(_stores(target)))
@@ -195,6 +207,23 @@ class _Turn:
         here = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
         self.read |= names
         return not (names & self.made) - known - here
+
+
+def _made_here(nodes: Iterable[ast.AST]) -> set[str]:
+    """Names that are given nothing but what is made as they are: numbers, lists, results of arithmetic, copies."""
+    fresh: dict[str, bool] = {}
+    for node in nodes:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                for name in _stores(target) if not isinstance(target, (ast.Subscript, ast.Attribute)) else ():
+                    fresh[name] = fresh.get(name, True) and _is_made(node.value)
+    return {name for name, made in fresh.items() if made}
+
+
+def _is_made(value: ast.expr) -> bool:
+    called = value.func if isinstance(value, ast.Call) else None
+    name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+    return isinstance(value, _MADE) or name in _MAKES
 
 
 def _keeps(function: ast.FunctionDef) -> bool:

@@ -39,13 +39,16 @@ from advisor.api import (
     sizes,
 )
 
-from ...shared._examples import node, observed, op, two_steps
-from ...shared._words import often
-from .._equivalent import Equivalent, worth
+from ..shared._examples import node, observed, op, two_steps
+from ..shared._words import often
+from ._equivalent import Equivalent, worth
 
 _FACTORS = ("aten::linalg_cholesky", "aten::linalg_cholesky_ex", "aten::cholesky")
 _PRODUCTS = ("aten::matmul", "aten::mm", "aten::bmm")
 _TRANSPOSES = tuple(f"aten::{name}" for name in ("transpose", "t", "mT", "numpy_T", "adjoint", "swapaxes", "permute"))
+# A lower triangle, and a diagonal that is added to it.
+_TRIANGLE, _SUM = "aten::tril", "aten::add"
+_TRIANGULAR = {_TRIANGLE, "aten::diag_embed"}
 _HOW = (
     "low: nothing, if the matrix is not lower triangular; high: no product, no factorization, and no backward pass of "
     "either"
@@ -68,10 +71,10 @@ def check(
     found = list(_known(price, readers))
     if not found:
         return
-    rows = np.array(sorted({row for pair in found for row in pair}), np.int64)
-    events, products = price.ops.events, np.array([product for product, _ in found], np.int64)
-    triangular = events.exactly("aten::tril").any()
-    parts = ((np.union1d(rows, backward_of(events, rows)), 1.0 if triangular else 0.0, 1.0),)
+    events, products = price.ops.events, np.array([product for product, _, _ in found], np.int64)
+    rows = np.union1d(products, np.array([factor for _, factor, _ in found], np.int64))
+    certain = 1.0 if all(triangular for _, _, triangular in found) else 0.0
+    parts = ((np.union1d(rows, backward_of(events, rows)), certain, 1.0),)
     one = Equivalent(parts=parts, how=_HOW, shown=products, timed_on_device=False)
     if known := worth(price, lines, one, min_share):
         calls, size = len(found) / price.ops.steps.count, sizes(dims_of(events, found[0][0]), 0)[-1]
@@ -83,8 +86,8 @@ def check(
         )
 
 
-def _known(price: Price, readers: Readers) -> Iterator[tuple[int, int]]:
-    """(product, factorization) where the one is of a matrix and its transpose, and only the other reads it."""
+def _known(price: Price, readers: Readers) -> Iterator[tuple[int, int, bool]]:
+    """(product, factorization, whether of a triangle) of a matrix and its transpose, where nothing else reads it."""
     events, outer = price.ops.events, price.ops.outermost
     products = outer[(events.of(Category.CPU_OP) & events.exactly(*_PRODUCTS))[outer]]
     # A view is read under the name of what made its storage; where it is named itself, it is none of another matrix.
@@ -98,7 +101,8 @@ def _known(price: Price, readers: Readers) -> Iterator[tuple[int, int]]:
             continue
         turned = any(events.text(one) in _TRANSPOSES and one < product for one in readers.looks(made[0]))
         if turned and _is_square(price, product):
-            yield product, reading[0]
+            own, of = events.text(made[0]), {events.text(one) for one in makers.get(made[0], [])}
+            yield product, reading[0], own == _TRIANGLE or (own == _SUM and _TRIANGLE in of <= _TRIANGULAR)
 
 
 def _is_square(price: Price, product: int) -> bool:
@@ -132,6 +136,12 @@ EXAMPLES = [
         facts=observed(_NAMES, _WAITS),
         says=("A matrix of 30 rows is multiplied with its own transpose", "factorized again"),
         fixes=("scale_tril=L",),
+    ),
+    Example(
+        "a matrix of which nothing tells that it is a triangle",
+        _drawn(L=op("mul", [64, 30, 30], number=1)),
+        saves_us=(0, 2700),
+        facts=observed("linear mul transpose matmul linalg_cholesky sum", _WAITS),
     ),
     Example(
         "the product is read elsewhere, too",
