@@ -16,12 +16,12 @@ class WorldConfig:
     episodes: int = 192
     ticks: int = 120
     window: int = 24
-    batch: int = 24
-    hidden: int = 64
+    batch: int = 12
+    hidden: int = 48
     latent: int = 12
     free_nats: float = 1.0
-    steps: int = 180
-    report: int = 60
+    steps: int = 240
+    report: int = 80
     lr: float = 1e-3
     check_distributions: bool = False
     seed: int = 1999

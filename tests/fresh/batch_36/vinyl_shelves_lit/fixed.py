@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=96)
     parser.add_argument("--latent", type=int, default=32)
     parser.add_argument("--batch-size", type=int, default=100)
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--epochs", type=int, default=9)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--top", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1948)
