@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=48)
     parser.add_argument("--width", type=int, default=16)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=317)
     args = parser.parse_args()

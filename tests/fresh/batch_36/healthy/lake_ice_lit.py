@@ -18,7 +18,7 @@ class Config:
     batch_size: int = 512
     width: int = 512
     lr: float = 2e-3
-    epochs: int = 4
+    epochs: int = 6
     seed: int = 1877
 
 

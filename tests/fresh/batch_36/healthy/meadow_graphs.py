@@ -62,8 +62,8 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=128)
     parser.add_argument("--degree", type=int, default=6)
     parser.add_argument("--hidden", type=int, default=160)
-    parser.add_argument("--steps", type=int, default=240)
-    parser.add_argument("--test-every", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--test-every", type=int, default=100)
     parser.add_argument("--lr", type=float, default=5e-3)
     parser.add_argument("--seed", type=int, default=301)
     args = parser.parse_args()
@@ -72,7 +72,7 @@ def main() -> None:
     edges, x, kind = grow_meadow(args.plants, args.kinds, args.features, args.degree, args.seed)
     matrix = normalised(edges, args.plants)
     smooth = matrix @ x
-    known = torch.rand(args.plants) < 0.5
+    known = torch.rand(args.plants) < 0.9
     train, test = known.nonzero().squeeze(1), (~known).nonzero().squeeze(1)
     wanted = kind[train]
     model = MeadowNet(args.hidden, args.kinds)

@@ -20,8 +20,8 @@ class WorldConfig:
     hidden: int = 48
     latent: int = 12
     free_nats: float = 1.0
-    steps: int = 240
-    report: int = 80
+    steps: int = 360
+    report: int = 120
     lr: float = 1e-3
     check_distributions: bool = True
     seed: int = 1999
