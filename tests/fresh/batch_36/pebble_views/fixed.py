@@ -146,7 +146,7 @@ def main() -> None:
                 optimizer.step()
                 scheduler.step()
                 if step % args.log_every == 0:
-                    rank = effective_rank(a.detach())
+                    rank = effective_rank(torch.cat([a, b]).detach())
                     journal.record(step, loss=loss.detach(), effective_rank=rank, lr=scheduler.get_last_lr()[0])
                 step += 1
             accuracy = probe(model, pictures[:1024], kinds[:1024], args.crop)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.distributions import Independent, Normal, kl_divergence
+from torch.distributions import Independent, Normal
 
 
 @dataclass
@@ -81,7 +81,7 @@ class WorldModel(nn.Module):
         return self.gaussian(mean, F.softplus(raw) + 0.1)
 
     def observe(self, seen: Tensor, pushes: Tensor) -> tuple[Tensor, Tensor]:
-        """Filters the window tick by tick; gives the features of all ticks and the divergences."""
+        """Filters the window tick by tick; gives the features of all ticks and sampled divergences."""
         codes = self.encoder(seen)
         hidden = seen.new_zeros(len(seen), self.config.hidden)
         latent = seen.new_zeros(len(seen), self.config.latent)
@@ -92,7 +92,7 @@ class WorldModel(nn.Module):
             posterior = self.state(self.posterior(torch.cat([hidden, codes[:, tick]], dim=1)))
             latent = posterior.rsample()
             features.append(torch.cat([hidden, latent], dim=1))
-            divergences.append(kl_divergence(posterior, prior))
+            divergences.append(posterior.log_prob(latent) - prior.log_prob(latent))
         return torch.stack(features, dim=1), torch.stack(divergences, dim=1)
 
     def loss(self, seen: Tensor, pushes: Tensor, rewards: Tensor) -> dict[str, Tensor]:
