@@ -26,6 +26,7 @@ from drawn_jobs import (  # noqa: E402
     tenth_set,
     thirteenth_set,
     thirtieth_set,
+    thirty_fifth_set,
     thirty_first_set,
     thirty_fourth_set,
     thirty_second_set,
@@ -57,6 +58,7 @@ _SETS = (
     thirty_second_set,
     thirty_third_set,
     thirty_fourth_set,
+    thirty_fifth_set,
 )
 
 
