@@ -1,8 +1,9 @@
 """The optimizer uses foreach ops, although a fused implementation exists.
 
 ## What it looks at
-Optimizer steps of Adam, AdamW and SGD on a GPU that consist of `_foreach_` ops, how long their kernels take, and how
-often they read and write the parameters, the gradients and the state.
+Optimizer steps of Adam, AdamW and SGD on a GPU that consist of `_foreach_` ops, how long their kernels take, how often
+they read and write the parameters, the gradients and the state, and how long the GPU is idle while the host launches
+them.
 
 ## Why it costs time
 Each `_foreach_` op reads its lists from memory and writes one back. An Adam update goes through memory some twenty
@@ -32,17 +33,19 @@ from advisor.api import (
     Example,
     Finding,
     Fix,
+    GpuIdle,
     Ints,
     OptimizerFacts,
     OptimizerWork,
     Price,
-    Scale,
     StepOps,
-    Steps,
     Treatment,
     draw,
     duration,
     edits,
+    intersect,
+    total,
+    union,
 )
 
 from ..shared._places import made_at
@@ -55,31 +58,37 @@ _PASSES = {"Adam": _ADAM, "AdamW": _ADAM, "SGD": {"add": 3, "add_": 3, "mul_": 2
 # The fused update: parameter, gradient and state are read, all but the gradient are written.
 FUSED = {"Adam": 7, "AdamW": 7, "SGD": 5}
 _AMSGRAD_PASSES = 2
+_CLAIMS = ("compute", "idle_launch")
+_TOLD = 0.1  # waits below a tenth of the kernels' time are not worth their words
 # Each group of parameters has one such op: the update itself, and what SGD does with its momentum.
 _ONE_PER_GROUP = {"Adam": "addcdiv_", "AdamW": "addcdiv_", "SGD": "mul_"}
 
 
 def check(
-    recorded: StepOps,
-    steps: Steps,
-    scale: Scale,
     price: Price,
     work: OptimizerWork,
     facts: OptimizerFacts | None,
+    idle: GpuIdle | None,
     *,
     min_share: float = 0.02,  # one argument of a constructor; below 2 % of the step the gain is not noticeable
 ) -> Iterator[Finding]:
     if work.name not in FUSED or not price.on_device:
         return
+    recorded, steps, scale = price.ops, price.ops.steps, price.scale
     update = _lists(recorded, work)
     kept = kept_passes(update.names, work.name)
     if kept is None:
         return
     spent_us = recorded.us(update.kernels)
-    bound_us = min(spent_us * (1 - kept), price.measured_us(("compute",)))
-    how = "low: a fused update is not faster here; high: it reads and writes memory less often, at the same bandwidth"
-    fused = [edits.scale(update.kernels, kept), edits.fuse(update.ops, into=max(round(work.calls * steps.count), 1))]
-    saving = price.saving([], fused, ("compute",), how, bound_us=bound_us)
+    calls = max(round(work.calls * steps.count), 1)
+    waited_us = _waited_us(recorded, update, idle) * (1 - min(calls / len(update.ops), 1))
+    bound_us = min(spent_us * (1 - kept), price.measured_us(("compute",))) + waited_us
+    how = (
+        "low: a fused update is not faster here; high: it reads and writes memory less often, at the same bandwidth, "
+        "and takes the host one op"
+    )
+    fused = [edits.scale(update.kernels, kept), edits.fuse(update.ops, into=calls)]
+    saving = price.saving([], fused, _CLAIMS, how, model_us=(0.0, bound_us), bound_us=bound_us)
     if saving.high_us < min_share * scale.step_us:
         return
     known = next((one for one in facts.optimizers if one.name == work.name), None) if facts else None
@@ -87,11 +96,17 @@ def check(
         message=(
             f"{work.name} updates parameters with {count(len(update.ops) / steps.count)} foreach ops a step, which go "
             f"through memory {1 / kept:.1f} times as often as a fused update: {duration(scale.scaled(spent_us))} of "
-            f"the device's work in each step ({percent(spent_us / steps.step_us)})."
+            f"the device's work in each step ({percent(spent_us / steps.step_us)})"
+            f"{f', and it waits {duration(scale.scaled(waited_us))} for them' if waited_us > _TOLD * spent_us else ''}."
         ),
         saving=saving,
         where=(*made_at(known), *((work.where,) if work.where else ())),
-        facts={"kernels_us": spent_us, "ops": len(update.ops) / steps.count, "kept_share": kept},
+        facts={
+            "kernels_us": spent_us,
+            "ops": len(update.ops) / steps.count,
+            "kept_share": kept,
+            "waited_us": waited_us,
+        },
         fix=Fix(
             "Set `fused=True`",
             "numerics",
@@ -99,8 +114,17 @@ def check(
             f"torch.optim.{work.name}(model.parameters(), ..., fused=True)",
             Treatment("optimizer", {"fused": True}),
         ),
-        claims=("compute",),
+        claims=_CLAIMS if waited_us else ("compute",),
     )
+
+
+def _waited_us(recorded: StepOps, update: _Lists, idle: GpuIdle | None) -> float:
+    """How long the device is idle while the host is in these ops, launching, µs per step."""
+    if idle is None:
+        return 0.0
+    events = recorded.events
+    spans = union(events.start_ns[update.ops], events.end_ns[update.ops])
+    return recorded.steps.per_step_us(total(intersect(idle.intervals["idle_launch"], spans)))
 
 
 class _Lists(Struct, frozen=True, eq=False):
@@ -142,14 +166,18 @@ _STEP = Ev("Optimizer.step#AdamW.step", "user_annotation")
 _LISTS = Ev("void at::native::(anonymous namespace)::multi_tensor_apply_kernel<TensorListMetadata<4>>", "kernel")
 
 
-def _adamw(products: Ev, lists: Ev) -> Drawing:
+_SOON = " [P      ][L                   ]          "
+_AHEAD = " [P                         ][L         ]"
+
+
+def _adamw(products: Ev, lists: Ev, until: str = _SOON) -> Drawing:
     """Two steps with AdamW on lists: products of forward and backward on the device, then the update's kernels."""
     return draw(
-        """
+        f"""
         step   [1                                      ][2                                      ]
         cpu    [F ][B ][O                     ]          [F ][B ][O                     ]
         cpu            [d][l][m][q][r][b][e][u]                  [d][l][m][q][r][b][e][u]
-        gpu 7   [P      ][L                   ]           [P      ][L                   ]
+        gpu 7  {until}{until}
         """,
         us=100,
         O=_STEP,
@@ -190,7 +218,17 @@ EXAMPLES = [
         saves_us=(0, 1700),
         says=("AdamW", "8 foreach ops", "2.9 times"),
     ),
-    Example("the same with kernels that hardly take time", _adamw(GEMM, replace(_LISTS, fill=0.02)), near_miss=True),
+    Example(
+        "the same with kernels that hardly take time, for whose launches the device waits",
+        _adamw(GEMM, replace(_LISTS, fill=0.02)),
+        saves_us=(0, 1950),
+        says=("44 µs of the device's work", "it waits 1.89 ms"),
+    ),
+    Example(
+        "the same while the device is busy with products that were launched before",
+        _adamw(GEMM, replace(_LISTS, fill=0.02), until=_AHEAD),
+        near_miss=True,
+    ),
     Example("SGD without a momentum is one op on lists", _one_op(OPTIMIZER, "aten::_foreach_add_"), near_miss=True),
     Example("fused already", _one_op(_STEP, "aten::_fused_adamw_")),
 ]
