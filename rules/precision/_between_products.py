@@ -1,7 +1,8 @@
-"""Elementwise ops between products: under autocast they follow the format of their inputs, and move half of the bytes.
+"""What runs between products: under autocast it follows the format of its inputs, and moves half of the bytes.
 
-torch.amp ("CUDA Op-Specific Behavior"): ops that are in none of its lists "run in the type specified by their inputs";
-softmax, norms, sums, powers and losses are listed under "can autocast to float32" and keep what they move.
+torch.amp ("CUDA Op-Specific Behavior"): ops that are in none of its lists "run in the type specified by their inputs",
+elementwise ones and batch normalization among them; softmax, norms of a layer or a group, sums, powers and losses are
+listed under "can autocast to float32" and keep what they move.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ _FOLLOWING = (
     *("relu", "relu_", "leaky_relu", "leaky_relu_", "gelu", "silu", "silu_", "sigmoid", "tanh", "hardtanh"),
     *("threshold_backward", "leaky_relu_backward", "gelu_backward", "silu_backward", "sigmoid_backward"),
     *("tanh_backward", "native_dropout", "native_dropout_backward", "dropout", "clone", "copy_", "constant_pad_nd"),
+    *("cudnn_batch_norm", "native_batch_norm", "miopen_batch_norm", "_batch_norm_with_update"),
+    *("cudnn_batch_norm_backward", "native_batch_norm_backward", "miopen_batch_norm_backward", "batch_norm_backward"),
 )
+_KERNELS = ("elementwise_kernel", "bn_fw_", "bn_bw_", "batch_norm_", "MIOpenBatchNorm")
 _OPS = tuple(f"aten::{name}" for name in _FOLLOWING)
 _SIXTEEN = ("BFloat16", "Half", "__half", "nv_bfloat16")
 # A shorter kernel takes what it takes to begin, whatever it moves.
@@ -24,12 +28,12 @@ _MOVES_NS = 10_000
 
 
 def following(price: Price) -> Ints:
-    """Elementwise kernels in fp32 that would follow products in 16 bits.
+    """Elementwise kernels and those of batch normalization in fp32 that would follow products in 16 bits.
 
     Those of the optimizer stay: parameters are in fp32.
     """
     events, kernels = price.ops.events, in_fp32(price)
-    kernels = kernels[events.named("elementwise_kernel")[kernels]]
+    kernels = kernels[events.named(*_KERNELS)[kernels]]
     return kernels[price.ops.nesting.ancestor_of(price.ops.links.launch[kernels], events.exactly(*_OPS)) >= 0]
 
 

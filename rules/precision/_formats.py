@@ -70,7 +70,7 @@ def faster(device: Device, settings: Settings, matmuls: Matmuls, least_us: float
     mixed = settings.autocast or is_mixed(matmuls)
     if not matmuls.on_device:
         # Unknown is not "has it": without the instructions bf16 is slower than fp32.
-        return _autocast("cpu", "bf16", (1.0, 1.0)) if settings.cpu_bf16 and not mixed else None
+        return Way("bf16", (1.0, 1.0), autocast_bf16("cpu")) if settings.cpu_bf16 and not mixed else None
     hardware = lookup(device.name, device.capability)
     if hardware is None:
         named = device.name or "this device"
@@ -94,7 +94,7 @@ def faster(device: Device, settings: Settings, matmuls: Matmuls, least_us: float
         return None
     gain = _capped(_HALF_GAIN, hardware.half_tflops, hardware)
     if hardware.bf16:
-        return _autocast("cuda", "bf16", gain)
+        return Way("bf16", gain, autocast_bf16("cuda"))
     return _scaled_fp16(gain, settings.framework)
 
 
@@ -132,15 +132,15 @@ def _capped(gain: tuple[float, float], tflops: float | None, hardware: Hardware)
     return min(gain[0], most), most
 
 
-def _autocast(device_type: str, name: str, gain: tuple[float, float]) -> Way:
-    fix = Fix(
+def autocast_bf16(device_type: str) -> Fix:
+    """Mixed precision by one line around the forward pass."""
+    return Fix(
         "Run the forward pass and the loss under autocast in bf16",
         "numerics",
         "loss = criterion(model(x), y)",
         f'with torch.autocast("{device_type}", dtype=torch.bfloat16):\n    loss = criterion(model(x), y)',
         Treatment("autocast", {"dtype": "bfloat16"}),
     )
-    return Way(name, gain, fix)
 
 
 def _scaled_fp16(gain: tuple[float, float], framework: str | None) -> Way:

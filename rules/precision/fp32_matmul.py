@@ -8,11 +8,12 @@ its switch has an effect: for multiplications, and for convolutions if cuDNN's s
 suggested if autocast is already on, or if more than a tenth of the matrix work runs in 16 bits; then only the products
 that are left in fp32 count, and are named. Where nearly all of it runs in fp32, and the weights of a layer or two are
 converted to 16 bits before they are used, autocast is around a part of the step alone. Products in TF32 count where
-they take a tenth of the step beside a model in 16 bits, as those of a frozen encoder. So does fused attention in fp32,
-whose inputs something converted, as cosines and sines of rotary positions do. Where shapes are recorded, the
-time that memory takes to move what is multiplied is no gain: next to nothing is left for a product with an adapter of
-rank 16. There, too, the high end is what they compute at the peak of the new format, also where they are far from that
-of fp32. On a CPU: calls with enough work to be worth converting, if the CPU has instructions for bf16, the environment
+they take a tenth of the step beside a model in 16 bits, as those of a frozen encoder; convolutions in TF32, their
+default, also without one, unless products are in TF32 as well, which somebody asked for. So does fused attention in
+fp32, whose inputs something converted, as cosines and sines of rotary positions do. Where shapes are recorded, the time
+that memory takes to move what is multiplied is no gain: next to nothing is left for a product with an adapter of rank
+16. There, too, the high end is what they compute at the peak of the new format, also where they are far from that of
+fp32. On a CPU: calls with enough work to be worth converting, if the CPU has instructions for bf16, the environment
 (`ONEDNN_MAX_CPU_ISA`) does not rule them out, and the calibration of the machine has measured that such calls gain.
 Fused attention of few tokens takes many times as long in bf16 there, in its backward pass; that is subtracted.
 
@@ -64,6 +65,7 @@ from ..shared._words import each_step, plural
 from ._beside_half import beside_half
 from ._between_products import following
 from ._calls_in_fp32 import beside, beyond_peaks_us, in_tf32, moving_us
+from ._convolutions_in_tf32 import convolutions_in_tf32
 from ._cpu_bf16 import Gains, attention_us, forbidden, on_cpu, where
 from ._formats import Way, faster, is_mixed
 from ._fp32_attention import attention_beside_half
@@ -106,6 +108,7 @@ def check(
         return
     yield from beside_half(price, matmuls, lines, min_share)
     yield from attention_beside_half(price, matmuls, work, lines, min_share)
+    yield from convolutions_in_tf32(price, matmuls, settings, lines, min_share)
     cpu = _on_cpu(price, matmuls, settings, min_share)
     fp32_us = matmuls.by_precision["fp32"] if matmuls.on_device else cpu[0]
     if fp32_us < min_share * steps.step_us:
