@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
+import io
 import os
 import signal
 import sys
@@ -11,12 +13,13 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from advisor import __version__
-from advisor.errors import INTERNAL, AdvisorError
+from advisor.errors import FAILED, INTERNAL, AdvisorError
 
 COMMANDS = (
     "run", "demo", "attach", "analyze", "reduce", "try", "tune", "fix", "gate", "compare", "memory", "explain", "rules",
     "doctor", "schema", "mcp", "setup",
 )  # fmt: skip
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,8 +33,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     parser = build_parser(arguments)
     args = parser.parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal of another encoding than our words
     try:
-        return int(args.handler(args))
+        status = int(args.handler(args))
+        sys.stdout.flush()
+        return status
     except AdvisorError as failure:
         if getattr(args, "debug", False):
             raise
@@ -39,14 +46,23 @@ def _run(arguments: list[str]) -> int:
         return failure.exit_code
     except BrokenPipeError:
         # The reader of our output went away (`advisor rules | head`): nothing is wrong.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
     except Exception as failure:
         if getattr(args, "debug", False):
             raise
+        if isinstance(failure, OSError) and failure.errno in _FULL:
+            _drop_output()
+            _say(f"advisor: cannot write the output: {failure.strerror}; free some space, or write to another place")
+            return FAILED
         text = f"{type(failure).__name__}: {failure}".splitlines()[0]
         _say(f"advisor: internal error: {text}; run again with --debug and please report it")
         return INTERNAL
+
+
+def _drop_output() -> None:
+    """What is still to be written goes nowhere, so that Python does not fail on it at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

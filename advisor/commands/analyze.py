@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from advisor.commands import _options, _perfetto, _ranks, _several_jobs, _terminal, _what_if_ranks
 from advisor.commands._options import Output
-from advisor.inputs.output import claim_folder, write_file
+from advisor.inputs.output import claim_folder, release, write_file
 from advisor.places.place import place
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--ranks chooses what --format perfetto draws; add --format perfetto -o FILE.json.gz")
     if args.what_if_gpu:
         _check_devices(args.what_if_gpu)
+    _check_target(output, args.paths)
     found = jobs.find(args.paths)
     if len(found) > 1 and not args.each:
         raise UsageError(_several_jobs.in_words(found))
@@ -149,6 +151,19 @@ def loaded_rules() -> Rules:
         from advisor.trace.read import load  # noqa: F401
 
         return registry.load_rules()
+
+
+def _check_target(output: Output, read: Sequence[object]) -> None:
+    """Raises UsageError where the report would take the place of what it is made from."""
+    from advisor.errors import UsageError
+
+    target = output.file
+    if (
+        target
+        and target.exists()
+        and any(isinstance(one, Path) and one.exists() and one.samefile(target) for one in read)
+    ):
+        raise UsageError(f"--output {target} is what is to be read; name another file")
 
 
 def _check_devices(names: Sequence[str]) -> None:
@@ -271,6 +286,15 @@ def deliver(
             print(f"advisor: {line}", file=sys.stderr)
 
 
+def _to_stdout(content: bytes) -> None:
+    """As it is, in UTF-8, whatever the terminal's encoding: a report is a file for whoever reads it."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+    else:
+        sys.stdout.write(content.decode())
+
+
 def _write(report: Report, output: Output, stream: TextIO, args: argparse.Namespace, made: Mapping[str, bytes]) -> None:
     from advisor.engine import registry
 
@@ -279,16 +303,19 @@ def _write(report: Report, output: Output, stream: TextIO, args: argparse.Namesp
         for name in output.formats
     }
     if output.stdout:
-        sys.stdout.write(texts[output.formats[0]].decode())
+        _to_stdout(texts[output.formats[0]])
         return
     if output.file:
-        write_file(output.file, texts[output.formats[0]], replace=False)
+        older = write_file(output.file, texts[output.formats[0]], replace=False)
+        if older is not None and not args.quiet:
+            print(f"advisor: what was {output.file} is {older} now", file=sys.stderr)
         written = [output.file]
     else:
         folder = output.folder or Path(_options.DEFAULT_FOLDER)
         written = [folder / f"report{_options.SUFFIXES.get(name, '.' + name)}" for name in output.formats]
         for path, text in zip(written, texts.values(), strict=True):
             write_file(path, text, replace=True)
+        release(folder)
     if not args.quiet:
         summary = registry.load_reporter("text")(report)
         _terminal.show(summary, written, stream, color=not args.no_color)

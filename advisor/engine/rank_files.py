@@ -11,6 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from advisor.capture.record import RankRecord, RunRecord
+from advisor.computed import Missing
 from advisor.engine import reduced_form
 from advisor.engine.config import Config
 from advisor.engine.engine import RankInput, reduce
@@ -111,12 +112,11 @@ class Reducer:
         trace = load(one.profile, progress)
         rank = one.rank if one.record or trace.meta.rank is None else trace.meta.rank
         name = place(one.profile).name
-        result = reduce(
-            RankInput(rank, name, trace, one.record, lines, watch, _later(one, rank, watch)),
-            self.rules,
-            self.asked.config,
-            self.asked.gpus,
-        )
+        read = RankInput(rank, name, trace, one.record, lines, watch, _later(one, rank, watch))
+        try:
+            result = reduce(read, self.rules, self.asked.config, self.asked.gpus)
+        except Missing as reason:
+            raise InputError(f"{one.profile}: {reason}") from reason
         return Reduced(self._origin(one, rank, trace), result)
 
     def _origin(self, one: RankFile, rank: int, trace: Trace) -> Origin:

@@ -138,7 +138,7 @@ class Profile:
         """The report. Raises AdvisorError where nothing was profiled, or where the analysis fails."""
         if self._missing:
             raise AdvisorError(self._missing)
-        from advisor.inputs.output import claim_folder
+        from advisor.inputs.output import claim_folder, release
         from advisor.report import report_file
 
         _run_finish({"folder": str(self._folder), "calibrate": self._calibrate, "names": _cells()})
@@ -147,6 +147,7 @@ class Profile:
             home = claim_folder(self._output)
             for path in self._folder.iterdir():
                 shutil.copyfile(path, home / path.name)
+            release(home)
         return report
 
     @property

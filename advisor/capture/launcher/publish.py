@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from advisor.capture.launcher import launch, run_file
 from advisor.errors import AdvisorError
+from advisor.inputs.output import release
 
 # A script that ends this soon after its window gets its report at once; its folder does not change before that.
 _WAIT_S: Final = 5.0
@@ -76,6 +77,7 @@ class Publisher:
                 (home / name).unlink(missing_ok=True)
         for path in self.folder.iterdir():
             shutil.move(path, home / path.name)
+        release(home)
         return home
 
     def withdraw(self) -> None:
@@ -84,6 +86,7 @@ class Publisher:
         if home is not None:
             for name in (*self.published, "run.json"):
                 (home / name).unlink(missing_ok=True)
+            release(home)
             if not any(home.iterdir()):
                 home.rmdir()
 
