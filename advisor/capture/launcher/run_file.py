@@ -86,7 +86,7 @@ def _lines(value: Any, depth: int) -> Iterator[str]:
     deeper = "\n" + " " * (depth + 1)
     if isinstance(value, dict) and value:
         for number, (key, one) in enumerate(value.items()):
-            yield ("," if number else "{") + deeper + json.dumps(key) + ": "
+            yield ("," if number else "{") + deeper + _in_json(key) + ": "
             yield from _lines(one, depth + 1)
         yield "\n" + " " * depth + "}"
     elif isinstance(value, list) and any(isinstance(one, dict) for one in value):
@@ -95,4 +95,18 @@ def _lines(value: Any, depth: int) -> Iterator[str]:
             yield from _lines(one, depth + 1)
         yield "\n" + " " * depth + "]"
     else:
-        yield json.dumps(value)
+        yield _in_json(value)
+
+
+def _in_json(value: Any) -> str:
+    """The value as JSON that every reader takes: bytes of a name that are no text are written as `\\udce9`."""
+    text = json.dumps(value)
+    return json.dumps(_of_text(value)) if "\\udc" in text else text
+
+
+def _of_text(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_of_text(key): _of_text(one) for key, one in value.items()}
+    return [_of_text(one) for one in value] if isinstance(value, list) else value
