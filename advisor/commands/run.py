@@ -249,6 +249,7 @@ def _at_home(publisher: Publisher, output: Output, args: argparse.Namespace) -> 
 
 def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:
     """Says why no report is there, but with --quiet. Raises AdvisorError where capture failed."""
+    from advisor.capture.inside.recorded_windows import GAVE_WAY
     from advisor.errors import AdvisorError
 
     ends = [rank["out_of_memory"] for rank in record["ranks"] if rank.get("out_of_memory")]
@@ -260,6 +261,8 @@ def _nothing(record: dict[str, Any], args: argparse.Namespace) -> int:
         from advisor.report.memory_end import sentence
 
         why = sentence(convert(ends[0], OutOfMemory))
+    elif GAVE_WAY in notes:  # as it asked for: no failure of ours
+        why = f"{GAVE_WAY}; remove its profiler, or record later steps: --at-step N"
     elif notes:
         raise AdvisorError(f"nothing was profiled: {notes[0]}")
     else:

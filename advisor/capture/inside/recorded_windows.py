@@ -30,6 +30,7 @@ from .steps.vitals import Vitals, queued_ns, resident
 from .windows.later import Later, Recording
 from .windows.window import Window
 
+GAVE_WAY = "the script started its own profiler inside the profiled window, which was closed early"
 # Phases in which a profiler of ours is at work, or about to be.
 _OURS = (READY, RECORD, LINES, OBSERVED)
 # Steps of a loop that ends before the window that is planned where nothing is known of it, but holds a shorter one.
@@ -125,7 +126,7 @@ class RecordedWindows(Listeners):
         if self.window.role == "window":
             self.window.discard()
         if self.phases is not None and self.phases.interrupt(again=True):
-            self.notes.append("the script started its own profiler inside the profiled window, which was closed early")
+            self.notes.append(GAVE_WAY)
         self.window.profiler = None
 
     def _profiler_ended(self) -> None:
