@@ -93,7 +93,7 @@ def try_(args: argparse.Namespace) -> int:
     from advisor.trying.treatments import parse, words
 
     end_in_order()
-    treatments = [parse(text) for text in args.treatments]
+    treatments, only = [parse(text) for text in args.treatments], _options.rules_of(args.only)
     if args.report and not args.target:
         args.target = _command_of(args.report)
     target = run.target_of(args.target, args.python)
@@ -109,7 +109,7 @@ def try_(args: argparse.Namespace) -> int:
     else:
         folder = args.report or args.output
         report = _report(args, folder)
-        found, others = of_report(report, _options.rules_of(args.only), _diff_of(args, report, base))
+        found, others = of_report(report, only, _diff_of(args, report, base))
     if not found:
         print(_nothing(others))
         return 0
@@ -275,6 +275,8 @@ def _session(args: argparse.Namespace, base: Side, found: Sequence[Candidate]) -
             telling(of_one_version(measurer(layout, random.Random(), tell), files), tell),
         )
         session = Session(base, measure, args.budget, tell, side_of=sides.side, began=began)
+        if pair_s > args.budget:
+            return session.without_time(found, pair_s), None
         try:
             return session.run(found), None
         except (Exception, KeyboardInterrupt, SystemExit) as failure:

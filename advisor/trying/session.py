@@ -79,6 +79,12 @@ class Session:
             self._combine(sorted(proven, key=lambda trial: -(trial.gain or 0.0)))
         return self.tried()
 
+    def without_time(self, candidates: Sequence[Candidate], pair_s: float) -> Tried:
+        """What is told where not even one pair, of so many seconds, fits into the budget."""
+        self.pair_s = pair_s
+        self.trials += [replace(_trial_of(candidate), why=self._short()) for candidate in candidates]
+        return self.tried()
+
     def tried(self) -> Tried:
         """What was measured until now."""
         return Tried(
