@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
+from msgspec.structs import replace
 
-from advisor.api import BACKWARD, Finding, Fix, Ints, Lines, Price, backward_of, edits
+from advisor.api import BACKWARD, Finding, Fix, Ints, Lines, Price, Source, backward_of, edits
 
 from ..shared._words import each_step, often
 
@@ -80,6 +81,20 @@ def fix_of(op: str) -> Fix | None:
     """The layer for a loop over calls of this op; None where it is no cell."""
     kind = _CELLS.get(f"aten::{op}")
     return as_layer(kind) if kind else None
+
+
+def perhaps_layer(price: Price, lines: Lines, where: Collection[Source]) -> Fix | None:
+    """The layer for cells that these lines call in a loop; None where they call none.
+
+    For loops of which nobody knows where an iteration has its input from.
+    """
+    events, at = price.ops.events, {one.place for one in where}
+    rows = price.ops.outermost[events.exactly(*_CELLS)[price.ops.outermost]].tolist()
+    mine = [row for row in rows if (one := lines.where_op(row)) is not None and one.place in at]
+    if len(mine) < _TURNS * price.ops.steps.count:
+        return None
+    fix = as_layer(_CELLS[events.text(mine[0])])
+    return replace(fix, title=f"{fix.title}, if its inputs are known before the loop")
 
 
 def as_layer(kind: str) -> Fix:

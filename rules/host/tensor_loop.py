@@ -76,7 +76,7 @@ from ..shared._loop_saving import NOT_SEEN, gone, loop_saving
 from ..shared._places import called_at
 from ..shared._tensor_texts import lines_of_texts
 from ..shared._words import each_step, often
-from ._cells_in_turn import cells_in_turn, fix_of
+from ._cells_in_turn import cells_in_turn, fix_of, perhaps_layer
 from ._device_loops import DeviceLoop, device_loops
 from ._loops_in_samples import AS_NUMBERS, in_samples
 from ._loops_in_samples import EXAMPLES as IN_SAMPLES
@@ -137,7 +137,9 @@ def check(
         if _grows(place, growing, lines):
             continue  # what is called once more with each step is to be called once: slowing-steps says so
         if gone(place, loop, turn, at_most=bool(turn.as_layer)).share(price.deprofiled)[1] >= min_share:
+            cells = None if turn.known or turn.missed else perhaps_layer(price, lines, place.where)
             found = _finding(place, loop, turn, price, sites.of_lines(place.where))
+            found = found if cells is None else replace(found, fix=cells)
             yield of_observers(found, priced.record) if loop.reads else found
 
 
@@ -279,6 +281,13 @@ EXAMPLES = [
         draw(_ON_HOST, us=50, L=_loop(40, 31), B=_AFTER),
         saves_us=(0, 1130),
         says=("train.py:31", "`mul` 40 times a step"),
+    ),
+    Example(
+        "a cell for each of forty parts of a sequence, of which it was not recorded what an iteration reads",
+        draw(_ON_HOST, us=50, L=Ev("aten::lstm_cell", times=40, args=_loop(40, 31).args), B=_AFTER),
+        saves_us=(0, 1130),
+        says=("`lstm_cell` 40 times a step",),
+        fixes=("nn.LSTM", "if its inputs are known before the loop"),
     ),
     Example("eight layers, each called once", draw(_ON_HOST, us=50, L=_loop(8, 31), B=_AFTER), near_miss=True),
     Example(
