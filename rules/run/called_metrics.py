@@ -212,5 +212,5 @@ EXAMPLES = [
         lines=_recorded(20, loop=True),
         near_miss=True,
     ),
-    Example("no line was recorded", _profiled(20), None, _facts(), skipped="lines were not recorded"),
+    Example("no line was recorded", _profiled(20), None, _facts(), skipped="no step recorded lines"),
 ]

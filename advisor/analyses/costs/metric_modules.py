@@ -20,6 +20,7 @@ from advisor.trace.intervals import Intervals, intersect, total, union
 Rows = Ints
 
 
+_NO_LINES = "no step recorded lines; use `advisor run` without --no-lines, and train on after the profiled steps"
 # What capture writes for the call of a metric, wherever it is held, and for the value that is computed in it.
 _CALLED, _COMPUTES = "advisor:metric|", "advisor:computes|"
 
@@ -52,7 +53,7 @@ class MetricModules(Struct, frozen=True):
         Missing where lines were not recorded. A call and the line that makes it are ranges of one thread.
         """
         if recorded is None:
-            raise Missing("lines were not recorded; capture the script with `advisor run`, without --no-lines")
+            raise Missing(_NO_LINES)
         metrics = {one["path"] for one in (record.model or {}).get("modules") or [] if one.get("metric")}
         events = recorded.trace.events
         ranges, rows = events.of(Category.ANNOTATION), _called(events, metrics)

@@ -15,7 +15,7 @@ from advisor.capture.record import JudgedOps
 from advisor.computed import Missing
 from advisor.trace.events import Category, Events, Ints, Trace
 
-_NOT_ASKED = "it was not recorded which tensors ops read; capture the run with this version of `advisor run`"
+_NOT_ASKED = "it was not recorded which tensors ops read; use `advisor run`, and train on after the profiled steps"
 # An op that torch dispatches; nodes of the backward pass and functions of Python are named otherwise.
 _OP = re.compile(r"\w+::[\w.]+")
 # Where fewer of the ops of the shorter one are found in the other, the observed and a profiled step are of two kinds. A

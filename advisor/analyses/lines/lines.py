@@ -17,7 +17,9 @@ from advisor.trace.intervals import Intervals, intersect, total
 from advisor.trace.numbers import distinct
 from advisor.trace.op_names import AUTOGRAD_NODE
 
-_NO_LINES = "neither recorded lines nor Python stacks are in this trace; `advisor run` records lines"
+_NO_LINES = (
+    "neither lines nor Python stacks are in this trace; `advisor run` records lines in a step after the profiled ones"
+)
 
 
 class LinesTrace(Struct, frozen=True):

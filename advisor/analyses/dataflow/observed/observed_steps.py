@@ -15,7 +15,7 @@ from advisor.capture.record import ALIVE, ASKS, SAME, WRITTEN, Dataflow, DenseMa
 from advisor.places.place import place
 from advisor.trace.read.kineto import collector_off
 
-_NOT_RECORDED = "it was not recorded which tensors ops read; capture the run with this version of `advisor run`"
+_NOT_RECORDED = "it was not recorded which tensors ops read; use `advisor run`, and train on after the profiled steps"
 # Two steps: one alone does not tell a constant from a number that is another one next time.
 _STEPS = 2
 # 100,000 nodes, the most that are observed, take a tenth of this.
