@@ -98,6 +98,8 @@ from advisor.analyses.work.operands import (
     shapes_in,
     sizes,
     times_gone_through,
+    with_backward,
+    with_nodes,
 )
 from advisor.analyses.work.sixteen_bits import in_sixteen_bits
 from advisor.analyses.work.timing_runs import TimingRuns
@@ -273,5 +275,7 @@ __all__ = [
     "total",
     "union",
     "where_read",
+    "with_backward",
+    "with_nodes",
     "work_of",
 ]

@@ -22,7 +22,7 @@ def passes_over(price: Price, batch: int) -> int:
     a multiple. Where the parts may be points of time instead (the next dimension has as many as a pass), it is 1.
     """
     events, ops = price.ops.events, price.ops
-    taking = ops.outermost[events.exactly("aten::select", "aten::slice", "aten::unbind")[ops.outermost]]
+    taking = ops.outermost_named("aten::select", "aten::slice", "aten::unbind")
     taken: Counter[Shape] = Counter()
     for row in taking.tolist():
         shape, name = sizes(dims_of(events, row), 0), events.text(row)

@@ -36,11 +36,11 @@ from advisor.api import (
     Lines,
     Price,
     StepOps,
-    backward_of,
     constant,
     dims_of,
     dtypes_of,
     sizes,
+    with_backward,
 )
 
 from ..shared._examples import node, two_steps
@@ -73,7 +73,7 @@ def check(
     rows = np.unique(np.concatenate(found))
     first = np.array(sorted({int(mine[0]) for mine in found}), np.int64)
     one = Equivalent(
-        parts=((np.concatenate((rows, backward_of(events, rows))), *_SAVED),),
+        parts=((with_backward(events, rows), *_SAVED),),
         how="the share of these ops' time, backward pass included, that rfft and irfft saved in measurements on a CPU",
         shown=first,
         timed_on_device=False,

@@ -33,10 +33,10 @@ from advisor.api import (
     Lines,
     Price,
     StepOps,
-    backward_of,
     constant,
     dims_of,
     sizes,
+    with_backward,
 )
 
 from ..shared._examples import node, op, two_steps
@@ -67,7 +67,7 @@ def check(
     events = price.ops.events
     formula = "tanh" if any(events.text(int(row)) == "aten::tanh" for row in rows) else "erf"
     one = Equivalent(
-        parts=((np.concatenate((rows, backward_of(events, rows))), *_SAVED[formula]),),
+        parts=((with_backward(events, rows), *_SAVED[formula]),),
         how=_HOW,
         shown=rows,
         timed_on_device=False,

@@ -37,10 +37,10 @@ from advisor.api import (
     Lines,
     Price,
     StepOps,
-    backward_of,
     constant,
     dims_of,
     sizes,
+    with_backward,
 )
 
 from ..shared._examples import node, op, two_steps
@@ -84,7 +84,7 @@ def check(
             continue
         rows = np.array(sorted({row for one in mine for row in one.rows}), np.int64)
         one = Equivalent(
-            parts=((np.union1d(rows, backward_of(events, rows)), 1 - left[1], 1 - left[0]),),
+            parts=((with_backward(events, rows), 1 - left[1], 1 - left[0]),),
             how=_HOW,
             shown=rows,
             timed_on_device=False,

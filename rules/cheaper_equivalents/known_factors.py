@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 
 from advisor.api import (
-    Category,
     Drawing,
     Example,
     Finding,
@@ -34,9 +33,9 @@ from advisor.api import (
     Lines,
     Price,
     Readers,
-    backward_of,
     dims_of,
     sizes,
+    with_backward,
 )
 
 from ..shared._examples import node, observed, op, two_steps
@@ -74,7 +73,7 @@ def check(
     events, products = price.ops.events, np.array([product for product, _, _ in found], np.int64)
     rows = np.union1d(products, np.array([factor for _, factor, _ in found], np.int64))
     certain = 1.0 if all(triangular for _, _, triangular in found) else 0.0
-    parts = ((np.union1d(rows, backward_of(events, rows)), certain, 1.0),)
+    parts = ((with_backward(events, rows), certain, 1.0),)
     one = Equivalent(parts=parts, how=_HOW, shown=products, timed_on_device=False)
     if known := worth(price, lines, one, min_share):
         calls, size = len(found) / price.ops.steps.count, sizes(dims_of(events, found[0][0]), 0)[-1]
@@ -88,14 +87,13 @@ def check(
 
 def _known(price: Price, readers: Readers) -> Iterator[tuple[int, int, bool]]:
     """(product, factorization, whether of a triangle) of a matrix and its transpose, where nothing else reads it."""
-    events, outer = price.ops.events, price.ops.outermost
-    products = outer[(events.of(Category.CPU_OP) & events.exactly(*_PRODUCTS))[outer]]
+    events = price.ops.events
     # A view is read under the name of what made its storage; where it is named itself, it is none of another matrix.
     makers: dict[int, list[int]] = {}
     for row in readers.rows.tolist():
         for reader in readers.looks(row) if events.text(row) not in _TRANSPOSES else ():
             makers.setdefault(reader, []).append(row)
-    for product in products.tolist():
+    for product in price.ops.outermost_named(*_PRODUCTS).tolist():
         reading, made = readers.of(product), makers.get(product, [])
         if len(made) != 1 or len(reading) != 1 or events.text(reading[0]) not in _FACTORS:
             continue

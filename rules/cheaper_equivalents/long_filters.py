@@ -35,16 +35,16 @@ from advisor.api import (
     Fix,
     Lines,
     Price,
-    backward_of,
     constant,
     dims_of,
     sizes,
+    with_backward,
     work_of,
 )
 
 from ..shared._examples import node, two_steps
 from ..shared._words import count, often
-from ._equivalent import Equivalent, worth
+from ._equivalent import Equivalent, rows_of, worth
 
 # Measured shares that go, by taps; between two of them from the least of one to the most of the other. With 64 and 128
 # taps transforms also took up to twice as long.
@@ -82,10 +82,7 @@ def check(
     of_share = defaultdict(list)
     for row, many in taps.items():
         of_share[_share(many)].append(price.ops.nesting.outer_op[row])
-    parts = tuple(
-        (np.concatenate((mine, backward_of(events, np.array(mine, np.int64)))), *share)
-        for share, mine in of_share.items()
-    )
+    parts = tuple((with_backward(events, rows_of(*mine)), *share) for share, mine in of_share.items())
     one = Equivalent(parts=parts, how=_HOW, ops="long", shown=rows, timed_on_device=False)
     if known := worth(price, lines, one, min_share):
         times, most = len(rows) / price.ops.steps.count, max(taps.values())

@@ -52,6 +52,7 @@ from advisor.api import (
     duration,
     loop_around,
     sizes,
+    with_backward,
 )
 
 from ..shared._examples import node, observed, op, two_steps
@@ -105,7 +106,7 @@ def check(
         claims=("forward", "backward", "other_ops", "host"),
         shown=rows_of(*(int(calls[0]) for calls in found)),
         moves_as_much=True,
-        spent_us=price.spent_us(np.union1d(rows, backward_of(events, rows))),
+        spent_us=price.spent_us(with_backward(events, rows)),
     )
     known = worth(price, lines, one, min_share)
     if known is None:

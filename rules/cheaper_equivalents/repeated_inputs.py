@@ -40,8 +40,8 @@ from advisor.api import (
     Readers,
     constant,
     dims_of,
-    nodes_of,
     sizes,
+    with_nodes,
 )
 
 from ..shared._examples import node, observed, op, two_steps
@@ -96,7 +96,7 @@ def check(
         rows = rows_of(*one.layers)
         left = 1 / one.copies
         goes = (1 - min(_LEFT * left, 1.0), 1 - left)
-        parts.append((np.union1d(rows, nodes_of(events, ops, rows)), *goes))
+        parts.append((with_nodes(events, ops, rows), *goes))
     shown = rows_of(*(row for one in found for row in (one.row, *one.layers)))
     if known := worth(price, lines, Equivalent(parts=tuple(parts), how=_HOW, shown=shown), min_share):
         most = max(found, key=lambda one: one.copies * one.rows * len(one.layers))

@@ -26,7 +26,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from advisor.api import (
-    Category,
     Drawing,
     Example,
     Finding,
@@ -34,10 +33,10 @@ from advisor.api import (
     Lines,
     Price,
     RankRecord,
-    backward_of,
     constant,
     dims_of,
     sizes,
+    with_backward,
 )
 
 from ..shared._examples import node, op, two_steps
@@ -66,15 +65,14 @@ def check(
 ) -> Iterator[Finding]:
     events = price.ops.events
     windows = {tuple(one["shape"]): one["name"] for one in ((record and record.model) or {}).get("separable", [])}
-    outer = price.ops.outermost
-    rows = outer[(events.of(Category.CPU_OP) & events.exactly(*_NAMES))[outer]]
+    rows = price.ops.outermost_named(*_NAMES)
     used = [(row, shape) for row in rows.tolist() if (shape := sizes(dims_of(events, row), 1)) in windows]
     if not used:
         return
     rows = np.array([row for row, _ in used], np.int64)
     size = min(shape[-1] for _, shape in used)
     one = Equivalent(
-        parts=((np.concatenate((rows, backward_of(events, rows))), *_SAVED),),
+        parts=((with_backward(events, rows), *_SAVED),),
         how=_HOW,
         shown=rows,
         timed_on_device=False,

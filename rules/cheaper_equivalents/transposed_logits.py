@@ -37,10 +37,10 @@ from advisor.api import (
     Ints,
     Lines,
     Price,
-    backward_of,
     constant,
     dims_of,
     sizes,
+    with_backward,
 )
 
 from ..shared._examples import node, op, two_steps
@@ -142,7 +142,7 @@ def _shares(price: Price, losses: list[_Loss]) -> tuple[tuple[Part, ...], float]
     parts, more_us = [], 0.0
     for share in dict.fromkeys(one.saved for one in losses):
         mine = np.array([one.row for one in losses if one.saved == share], np.int64)
-        rows = np.concatenate((mine, backward_of(price.ops.events, mine)))
+        rows = with_backward(price.ops.events, mine)
         parts.append((rows, min(share[0], 1.0), min(share[1], 1.0)))
         more_us += max(share[1] - 1, 0.0) * price.scale.scaled(price.spent_us(rows))
     return tuple(parts), more_us

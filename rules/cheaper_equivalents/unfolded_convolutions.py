@@ -23,8 +23,6 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from advisor.api import (
     Drawing,
     Events,
@@ -36,8 +34,8 @@ from advisor.api import (
     Readers,
     constant,
     dims_of,
-    nodes_of,
     sizes,
+    with_nodes,
 )
 
 from ..shared._examples import node, observed, op, two_steps
@@ -67,12 +65,12 @@ def check(
     min_share: float = 0.03,  # one expression; below 3 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
     events, ops = price.ops.events, price.ops.outermost
-    found = [pair for row in ops[events.exactly(_UNFOLD)[ops]].tolist() if (pair := _convolved(events, readers, row))]
+    found = [pair for row in price.ops.outermost_named(_UNFOLD).tolist() if (pair := _convolved(events, readers, row))]
     if not found:
         return
     rows = rows_of(*(row for pair in found for row in pair))
     one = Equivalent(
-        parts=((np.union1d(rows, nodes_of(events, ops, rows)), 1 - _LEFT[1], 1 - _LEFT[0]),),
+        parts=((with_nodes(events, ops, rows), 1 - _LEFT[1], 1 - _LEFT[0]),),
         how=_HOW,
         timed_on_device=False,
         shown=rows,

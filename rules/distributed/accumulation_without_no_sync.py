@@ -33,7 +33,6 @@ from advisor.api import (
     NCCL,
     ZERO_GRAD,
     CallSites,
-    Category,
     Communication,
     Drawing,
     Ev,
@@ -136,7 +135,7 @@ def _in_forward(price: Price) -> Ints:
     """The outermost ops of the model's forward passes."""
     wrapped = price.ops.nesting.within(price.ops.events.named(_FORWARD))
     outer = price.ops.outermost
-    return outer[(wrapped & price.ops.events.of(Category.CPU_OP))[outer]]
+    return outer[wrapped[outer]]
 
 
 def _where(costs: LineCosts | None, sites: CallSites | None, part: str, forward: Ints) -> tuple[Source, ...]:

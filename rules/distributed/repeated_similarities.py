@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import Drawing, Example, Finding, Fix, Lines, ObservedOps, Price, RankRecord, nodes_of
+from advisor.api import Drawing, Example, Finding, Fix, Lines, ObservedOps, Price, RankRecord, with_nodes
 
 from ..cheaper_equivalents._equivalent import Equivalent, worth
 from ..cheaper_equivalents.products._unread_rows import unread_part
@@ -58,7 +58,7 @@ def check(
     products = rows[events.exactly(*_PRODUCTS)[rows]]
     if not len(products):
         return
-    both = np.union1d(rows, nodes_of(events, price.ops.outermost, rows))
+    both = with_nodes(events, price.ops.outermost, rows)
     one = Equivalent(
         parts=(unread_part(price, both, 1 - 1 / ranks),),
         how=_HOW,

@@ -42,8 +42,8 @@ from advisor.api import (
     Price,
     Saving,
     WorkGroup,
-    backward_of,
     draw,
+    with_backward,
 )
 
 from ..shared._roofline import LEAST_US, WELL_MADE, odd_size, saved_us, scaled, shape_words, spent_us
@@ -141,7 +141,7 @@ def _outside_attention(price: Price, groups: Sequence[WorkGroup]) -> list[WorkGr
         return list(groups)
     rows = np.concatenate(found)
     inside = np.zeros(len(ops.events), bool)
-    inside[ops.launched(np.concatenate((rows, backward_of(ops.events, rows))))] = True
+    inside[ops.launched(with_backward(ops.events, rows))] = True
     return [group for group in groups if 2 * int(inside[group.kernels].sum()) <= len(group.kernels)]
 
 

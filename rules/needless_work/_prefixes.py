@@ -64,9 +64,8 @@ def prefixes(ops: StepOps) -> Iterator[Prefixes]:
     """The loops over positions of every step."""
     events = ops.events
     outer = ops.outermost
-    outer = outer[events.thread[outer] == ops.steps.main_thread]
     step = ops.steps.step_of(events.start_ns[outer])
-    appends = outer[events.exactly(_APPENDS)[outer]]
+    appends = ops.outermost_named(_APPENDS)
     asked = step[events.exactly(*_RECURRENT, _ATTENTION, _LOOKUP)[outer] & (step >= 0)]
     # Most steps of most loops have no such calls: those are not looked at one by one.
     for number in np.flatnonzero(np.bincount(asked, minlength=1) >= _FEWEST).tolist():

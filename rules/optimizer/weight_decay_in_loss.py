@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.api import Example, Finding, Fix, Ints, Lines, ObservedOps, Price, backward_of, constant
+from advisor.api import Example, Finding, Fix, Ints, Lines, ObservedOps, Price, backward_of, constant, with_backward
 
 from ..cheaper_equivalents._equivalent import Equivalent, worth
 from ..shared._examples import node, observed, op, two_steps
@@ -56,7 +56,7 @@ def check(
     rows = np.unique(np.concatenate(chains))
     first = np.array(sorted({int(chain[0]) for chain in chains}), np.int64)
     one = Equivalent(
-        parts=((np.unique(np.concatenate((rows, backward_of(events, rows)))), _SAVED.low, _SAVED.high),),
+        parts=((with_backward(events, rows), _SAVED.low, _SAVED.high),),
         how=_HOW,
         timed_on_device=False,
         shown=longest(events, first),

@@ -43,9 +43,8 @@ def _bytes(price: Price, rows: Sequence[int]) -> int:
 def _converted(price: Price) -> set[tuple[int, ...]]:
     """Shapes of tensors in float64 that kernels convert."""
     events = price.ops.events
-    ops = price.ops.outermost[events.exactly(*_CONVERT)[price.ops.outermost]]
     found = set()
-    for row in ops.tolist():
+    for row in price.ops.outermost_named(*_CONVERT).tolist():
         if dtypes_of(events, row)[:1] == ["double"]:
             work = price.ops.launched(np.array([row], np.int64))
             if events.of(Category.KERNEL)[work].any():

@@ -34,6 +34,10 @@ class StepOps(Struct, frozen=True, eq=False):
         """The events of the trace."""
         return self.trace.events
 
+    def outermost_named(self, *names: str) -> Ints:
+        """The outermost ops with exactly one of these names, in order of start."""
+        return self.outermost[self.events.exactly(*names)[self.outermost]]
+
     def launched(self, rows: Ints) -> Ints:
         """The device work that these host events, and what is inside them, launched in the profiled steps."""
         chosen = np.zeros(len(self.events), bool)

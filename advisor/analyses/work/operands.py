@@ -65,6 +65,11 @@ def backward_of(events: Events, rows: Ints) -> Ints:
     return np.unique(_nodes_by_row(events, rows)[1])
 
 
+def with_backward(events: Events, rows: Ints) -> Ints:
+    """These events and the autograd nodes that ops inside them recorded (`backward_of`), in order of start."""
+    return np.union1d(rows, backward_of(events, rows))
+
+
 def times_gone_through(events: Events, steps: Steps) -> tuple[Ints, Ints]:
     """Nodes of the backward pass in the steps, and how often each step runs the node of the same forward op."""
     step = steps.step_of(events.start_ns)
@@ -82,6 +87,11 @@ def nodes_of(events: Events, ops: Ints, rows: Ints) -> Ints:
     ops: the outermost ops of the thread, in order of start.
     """
     return np.unique(_own_nodes(events, ops, rows)[1])
+
+
+def with_nodes(events: Events, ops: Ints, rows: Ints) -> Ints:
+    """These outermost ops and the autograd nodes that they recorded (`nodes_of`), in order of start."""
+    return np.union1d(rows, nodes_of(events, ops, rows))
 
 
 def have_nodes(events: Events, ops: Ints, rows: Ints) -> Mask:

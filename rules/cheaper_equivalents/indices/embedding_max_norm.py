@@ -49,7 +49,7 @@ def check(
     min_share: float = 0.03,  # a line in the model and one in the loop: below 3 % the gain is within the noise of steps
 ) -> Iterator[Finding]:
     ops, events = price.ops, price.ops.events
-    rows = ops.outermost[events.exactly(_RENORM)[ops.outermost]]
+    rows = ops.outermost_named(_RENORM)
     if price.on_device or not len(rows):
         return  # on a device one kernel does all rows
     tables = {sizes(dims_of(events, row), 0) for row in rows.tolist()}

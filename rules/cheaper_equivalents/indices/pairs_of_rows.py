@@ -26,9 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from advisor.api import Drawing, Example, Finding, Fix, Lines, ObservedOps, Price, backward_of, constant
+from advisor.api import Drawing, Example, Finding, Fix, Lines, ObservedOps, Price, constant, with_backward
 
 from ...shared._examples import node, observed, op, two_steps
 from ...shared._words import count
@@ -54,7 +52,7 @@ def check(
             continue
         left = _SUMMED if summed else _EACH
         one = Equivalent(
-            parts=((np.union1d(rows, backward_of(events, rows)), 1 - left[1], 1 - left[0]),),
+            parts=((with_backward(events, rows), 1 - left[1], 1 - left[0]),),
             how="low: less the most that a replacement was measured to take; high: the least",
             ops="long",
             timed_on_device=False,

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import Events, Ints, Readers, constant, dims_of, nodes_of, sizes
+from advisor.api import Events, Ints, Readers, constant, dims_of, nodes_of, sizes, with_nodes
 
 from .._equivalent import rows_of
 from ._broadcast_origins import COPIES
@@ -82,8 +82,8 @@ def _enlarged(events: Events, ops: Ints, row: int, layer: Projection) -> LateLay
         layer,
         (row, layer.row),
         (
-            (_both(events, ops, layer.row), max(1 - _LEFT * left, 0.0), 1 - left),
-            (_both(events, ops, row), least, 1 - kept),
+            (with_nodes(events, ops, rows_of(layer.row)), max(1 - _LEFT * left, 0.0), 1 - left),
+            (with_nodes(events, ops, rows_of(row)), least, 1 - kept),
         ),
         0,
         growth,
@@ -102,7 +102,7 @@ def _joined(events: Events, ops: Ints, row: int, layer: Projection, each: list[O
     added = max(groups - 1, 0 if groups > 1 else 1) * layer.after / width
     left = sum(one.width / one.growth for one in again) / width + alone / width
     parts = [
-        (_both(events, ops, layer.row), 1 - min(left + (left - alone / width), 1.0), 1 - left),
+        (with_nodes(events, ops, rows_of(layer.row)), 1 - min(left + (left - alone / width), 1.0), 1 - left),
         (rows_of(row), 1 - stays - _ADDS * added, 1 - stays - added),
         (nodes_of(events, ops, rows_of(row)), 1 - stays, 1 - stays),
     ]
@@ -112,9 +112,3 @@ def _joined(events: Events, ops: Ints, row: int, layer: Projection, each: list[O
         parts += [(behind, 1 - layer.after / one.width, 1 - layer.after / one.width), (made, 1.0, 1.0)]
     kind: Kind = "multiplied" if events.text(layer.row) in PRODUCTS else "joined"
     return LateLayer(kind, layer, (row, layer.row), tuple(parts), groups - 1, max(one.growth for one in again))
-
-
-def _both(events: Events, ops: Ints, row: int) -> Ints:
-    """The op and its nodes of the backward pass."""
-    rows = rows_of(row)
-    return np.concatenate((rows, nodes_of(events, ops, rows)))

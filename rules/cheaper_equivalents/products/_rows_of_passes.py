@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import FIRST_GRADIENT, Events, Ints, StepOps, backward_of, backward_passes, dims_of, sizes
+from advisor.api import FIRST_GRADIENT, Events, Ints, StepOps, backward_passes, dims_of, sizes, with_backward
 
 Key = tuple[int, int]
 # Nodes of ops that take a part of a tensor, or its sum: those of a pass's own, before the ones that all share.
@@ -79,7 +79,7 @@ def _group(
     if not apart and not all(_is_unit(events, lead, len(group)) for lead in leads):
         return None
     nodes = np.array([row for one in passes for row in one.nodes], np.int64)
-    every = np.union1d(nodes, backward_of(events, nodes))
+    every = with_backward(events, nodes)
     every = every[ops.nesting.outermost[every]]
     picked = np.isin(every, [row for rows in own for row in rows])
     return RowsOfPasses(

@@ -26,11 +26,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from advisor.api import Drawing, Example, Finding, Fix, Lines, Price, constant, dims_of, nodes_of, sizes
+from advisor.api import Drawing, Example, Finding, Fix, Lines, Price, constant, dims_of, sizes, with_nodes
 
 from ...shared._examples import node, op, two_steps
 from ...shared._words import count
-from .._equivalent import Equivalent, worth
+from .._equivalent import Equivalent, rows_of, worth
 from ._broadcast_origins import broadcast
 
 # Vectors for each copy, at most, as measured: with more of them a copy is less of what the product takes.
@@ -60,7 +60,7 @@ def check(
 ) -> Iterator[Finding]:
     events, outer = price.ops.events, price.ops.outermost
     copied = {}
-    for row in outer[events.exactly("aten::matmul")[outer]].tolist():
+    for row in price.ops.outermost_named("aten::matmul").tolist():
         dims = dims_of(events, row)
         if of_row := _copied(sizes(dims, 0), sizes(dims, 1)):
             copied[row] = of_row
@@ -69,10 +69,7 @@ def check(
     of_share = defaultdict(list)
     for row, (_, _, share) in copied.items():
         of_share[share].append(row)
-    parts = tuple(
-        (np.union1d(mine, nodes_of(events, outer, np.array(mine, np.int64))), *share)
-        for share, mine in of_share.items()
-    )
+    parts = tuple((with_nodes(events, outer, rows_of(*mine)), *share) for share, mine in of_share.items())
     rows = np.array(list(copied), np.int64)
     one = Equivalent(parts=parts, how=_HOW, ops="long", timed_on_device=False, shown=rows)
     if known := worth(price, lines, one, min_share):

@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 
 from advisor.api import (
-    Category,
     Drawing,
     Example,
     Finding,
@@ -38,10 +37,10 @@ from advisor.api import (
     Lines,
     Price,
     Readers,
-    backward_of,
     constant,
     dims_of,
     sizes,
+    with_backward,
 )
 
 from ...shared._examples import node, observed, op, two_steps
@@ -88,11 +87,10 @@ def check(
     *,
     min_share: float = 0.02,  # one call to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    events, outer = price.ops.events, price.ops.outermost
-    rows = outer[(events.of(Category.CPU_OP) & events.exactly(*_WRITES_OUT))[outer]]
+    events = price.ops.events
     factors: list[tuple[Ints, int]] = []
     products: list[tuple[Ints, int]] = []
-    for row in rows.tolist():
+    for row in price.ops.outermost_named(*_WRITES_OUT).tolist():
         shape = sizes(dims_of(events, row), 0)
         if not shape or (events.text(row) == "aten::diag" and len(shape) != 1):
             continue
@@ -118,7 +116,7 @@ def check(
 
 def _part(price: Price, mine: Ints, numbers: int, shares: tuple[tuple[float, tuple[float, float]], ...]) -> Part:
     low, high = next(ends for most, ends in shares if numbers <= most)
-    return np.union1d(mine, backward_of(price.ops.events, mine)), low, high
+    return with_backward(price.ops.events, mine), low, high
 
 
 def _reading(readers: Readers, made: int) -> tuple[Ints, bool]:

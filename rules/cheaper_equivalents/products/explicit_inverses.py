@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 
 from advisor.api import (
-    Category,
     Drawing,
     Events,
     Example,
@@ -38,10 +37,10 @@ from advisor.api import (
     Lines,
     Price,
     Readers,
-    backward_of,
     constant,
     dims_of,
     sizes,
+    with_backward,
 )
 
 from ...shared._examples import node, observed, op, two_steps
@@ -69,17 +68,16 @@ def check(
     *,
     min_share: float = 0.02,  # one call to change; below 2 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    events, outer = price.ops.events, price.ops.outermost
-    rows = outer[(events.of(Category.CPU_OP) & events.exactly(*_INVERSES))[outer]]
+    events = price.ops.events
     parts, shown, largest = [], [], 0
-    for row in rows.tolist():
+    for row in price.ops.outermost_named(*_INVERSES).tolist():
         products = readers.of(row)
         shape = sizes(dims_of(events, row), 0)
         if not shape or not products or any(events.text(one) not in _PRODUCTS for one in products):
             continue
         mine = np.array([row, *products], np.int64)
         few = shape[-1] >= _MANY_ROWS and _columns(events, products, shape) <= _FEW_COLUMNS * shape[-1]
-        parts.append((np.union1d(mine, backward_of(events, mine)), *(_SAVED_OF_FEW if few else _SAVED)))
+        parts.append((with_backward(events, mine), *(_SAVED_OF_FEW if few else _SAVED)))
         shown.append(row)
         largest = max(largest, shape[-1])
     if not parts:

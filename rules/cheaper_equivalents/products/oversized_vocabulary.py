@@ -38,8 +38,8 @@ from advisor.api import (
     LossLabels,
     Price,
     RankRecord,
-    backward_of,
     by_dims,
+    with_backward,
 )
 
 from ...shared._examples import node, op, two_steps
@@ -110,12 +110,12 @@ def _head(price: Price, seen: LossLabels) -> Ints:
     def scores(dims: list[Any]) -> bool:
         return any(one and one[-1] == seen.classes for one in _plain(dims))
 
-    made = _with(events, ops.outermost[events.exactly(*PRODUCTS)[ops.outermost]], layers)
-    read = _with(events, ops.outermost[events.exactly(*_SCORES)[ops.outermost]], scores)
+    made = _with(events, ops.outermost_named(*PRODUCTS), layers)
+    read = _with(events, ops.outermost_named(*_SCORES), scores)
     if not len(made) or not len(read) or len(made) > _MOST_LAYERS * ops.steps.count:
         return np.empty(0, np.int64)
     forward = np.concatenate((made, read))
-    return np.unique(np.concatenate((forward, backward_of(events, forward))))
+    return with_backward(events, forward)
 
 
 def _plain(dims: list[Any]) -> list[list[int]]:

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from advisor.api import Drawing, Events, Example, Finding, Fix, Ints, Lines, Price, Readers, dims_of, nodes_of, sizes
+from advisor.api import Drawing, Events, Example, Finding, Fix, Ints, Lines, Price, Readers, dims_of, sizes, with_nodes
 
 from ...shared._examples import node, observed, op, two_steps
 from ...shared._words import count
@@ -84,7 +84,7 @@ def check(
     min_fewer: float = 2.0,  # times as few operations: products of other shapes may take twice as long for each
 ) -> Iterator[Finding]:
     events, ops, steps = price.ops.events, price.ops.outermost, price.ops.steps.count
-    orders = (_order(events, readers, row) for row in ops[events.exactly(*_PRODUCTS)[ops]].tolist())
+    orders = (_order(events, readers, row) for row in price.ops.outermost_named(*_PRODUCTS).tolist())
     found = [order for order in orders if order is not None and order.fewer >= min_fewer]
     if not found:
         return
@@ -162,10 +162,9 @@ def multiplied(left: Shape, right: Shape) -> tuple[Shape, int] | None:
 
 def _parts(events: Events, ops: Ints, one: Order) -> Iterator[tuple[Ints, float, float]]:
     for product, left in ((one.first, one.left_of_first), (one.second, one.left_of_second)):
-        rows = rows_of(product.row)
         most = 1 - left
         # What has as many operations as before is the same product on other numbers.
-        yield np.concatenate((rows, nodes_of(events, ops, rows))), max(1 - 2 * left, min(most, 0.0)), most
+        yield with_nodes(events, ops, rows_of(product.row)), max(1 - 2 * left, min(most, 0.0)), most
 
 
 def _text(shape: Shape) -> str:

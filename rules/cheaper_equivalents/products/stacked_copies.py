@@ -38,6 +38,7 @@ from advisor.api import (
     dims_of,
     nodes_of,
     sizes,
+    with_nodes,
 )
 
 from ...shared._examples import node, op, two_steps
@@ -87,8 +88,7 @@ def check(
     if not joins:
         return
     parts = tuple(
-        (np.union1d(rows_of(*rows), nodes_of(events, outer, rows_of(*rows))), least, 1.0)
-        for rows, least in ((joins, 1.0), (products, 0.0))
+        (with_nodes(events, outer, rows_of(*rows)), least, 1.0) for rows, least in ((joins, 1.0), (products, 0.0))
     )
     one = Equivalent(parts=parts, how=_HOW, ops="long", timed_on_device=False, shown=rows_of(*joins))
     if known := worth(price, lines, one, min_share):
