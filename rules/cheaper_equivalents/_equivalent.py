@@ -176,11 +176,4 @@ def _edits(price: Price, goes: list[_Goes]) -> list[edits.Edit]:
 
 
 def _edit(price: Price, what: Ints, share: float) -> edits.Edit:
-    if what.ndim > 1:
-        return edits.scale_time(what, 1 - share)
-    if share == 1:
-        return edits.remove(what)
-    if price.on_device:  # a share of what they launch: the calls stay, as some are needed for the rest
-        of_device = price.ops.trace.device_work[what]
-        what = np.concatenate((what[of_device], price.ops.launched(what[~of_device])))
-    return edits.scale(what, 1 - share)
+    return edits.scale_time(what, 1 - share) if what.ndim > 1 else price.less(what, share)

@@ -123,12 +123,9 @@ def _rows(chosen: set[int]) -> Ints:
 def saving_of(price: Price, rows: Needless) -> tuple[Saving, float, tuple[str, ...]]:
     """(what goes, µs per step of the rows that surely go, parts of the breakdown) without these gradients."""
     claims = price.claims("forward", "backward")
-    low_half, high_half = _HALF
-    sure_us = price.spent_us(rows.sure) + low_half * price.spent_us(rows.halves)
+    sure_us = price.spent_us(rows.sure) + _HALF[0] * price.spent_us(rows.halves)
     # A call whose one product goes still launches the other.
-    halves = price.ops.launched(rows.halves) if price.on_device else rows.halves
-    less = [edits.scale(halves, 1 - high_half)] if len(halves) else []
-    least = [edits.scale(halves, 1 - low_half)] if len(halves) else []
+    least, less = ([price.less(rows.halves, half)] if len(rows.halves) else [] for half in _HALF)
     if not price.on_device:
         # Without a graph the forward pass of the frozen part gains what no_grad gains.
         forward = _forward_of(price.ops.trace, price.ops.nesting, price.ops.links, rows.nodes)

@@ -117,7 +117,7 @@ def _on_device(
     cleared = float(calls[ops.links.inside].sum())
     tensors = sum(one.tensors or 0 for one in record.optimizers) if record else 0
     first = min(cleared * tensors / len(adds), 1.0) if tensors else 1.0
-    gone = [edits.remove(fills), edits.remove(adds) if first == 1 else edits.scale(ops.launched(adds), 1 - first)]
+    gone = [edits.remove(fills), price.less(adds, first)]
     how = (
         "the fills and the first addition to each gradient: one that was freed is replaced by the new one, with no copy"
     )

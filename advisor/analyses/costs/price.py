@@ -17,7 +17,7 @@ from advisor.analyses.costs.side_effects import SideEffects
 from advisor.analyses.step.breakdown import Breakdown
 from advisor.analyses.step.deprofiled import Deprofiled
 from advisor.model import Basis, Saving
-from advisor.replay.edits import Edit
+from advisor.replay.edits import Edit, remove, scale
 from advisor.trace.events import Ints
 from advisor.trace.intervals import Intervals, starts_in, total, union
 
@@ -28,7 +28,7 @@ NOTHING: Range = (0.0, 0.0)
 class Price(Struct, frozen=True, eq=False):
     """The saving of a step if some of its work is removed, reduced or replaced.
 
-    The work is described by edits: `edits.remove(rows)`, `edits.scale(rows, share that stays)`,
+    The work is described by edits: `edits.remove(rows)`, `price.less(rows, share that goes)`,
     `edits.remove_time(spans)`, separately for each end of the range. Rows are host events, which include everything
     inside them and what they launch, or device work. The cost of a replacement is `instead_us`, (least, most) µs of the
     un-profiled step (calls and copies: `added`), and counts on a CPU only: on a device, launches of a replacement are
@@ -70,10 +70,22 @@ class Price(Struct, frozen=True, eq=False):
 
     def spent_us(self, rows: Ints) -> float:
         """Time of these events, µs per profiled step: of the device work that they are or launch, else their own."""
+        return self.ops.us(self._work_of(rows))
+
+    def less(self, rows: Ints, share: float) -> Edit:
+        """The edit with which this share of the events' time goes (`spent_us`); all of it with the events themselves.
+
+        On a device a part goes of the work that they are or launch: the calls stay, as some are needed for the rest.
+        """
+        return remove(rows) if share == 1 else scale(self._work_of(rows), 1 - share)
+
+    def _work_of(self, rows: Ints) -> Ints:
+        """Whose time counts for these events: on a device the work that they are or launch, else they themselves."""
         if not self.on_device:
-            return self.ops.us(rows)
+            return rows
         of_device = self.ops.trace.device_work[rows]
-        return self.ops.us(rows[of_device]) + (self.ops.device_us(rows[~of_device]) if not of_device.all() else 0.0)
+        launched = self.ops.launched(rows[~of_device]) if not of_device.all() else rows[:0]
+        return np.concatenate((rows[of_device], launched))
 
     def share_of(self, spans: Intervals) -> Range:
         """(low, high) share of the un-profiled step that the loop's thread spends in these spans (absolute ns)."""
@@ -229,14 +241,10 @@ class Price(Struct, frozen=True, eq=False):
         known = self.deprofiled
         return max(known.recorded_us / known.plain_us, 1.0) if known.plain_us else 1.0
 
-    def _spans_of(self, rows: Ints) -> Intervals:
-        events = self.ops.events
-        return events.covered(rows)
-
     def _of(self, edits: Sequence[Edit]) -> Intervals:
         """When the loop's thread is in what these edits change."""
         rows = np.unique(np.concatenate([edit.rows for edit in edits] or [np.empty(0, np.int64)]))
-        spans = np.concatenate([self._spans_of(rows), *(edit.spans for edit in edits)])
+        spans = np.concatenate([self.ops.events.covered(rows), *(edit.spans for edit in edits)])
         return union(spans[:, 0], spans[:, 1])
 
     def _gone_us(self, edits: Sequence[Edit]) -> float:
