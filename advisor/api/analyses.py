@@ -66,6 +66,7 @@ from advisor.analyses.step.counters import Counters
 from advisor.analyses.step.deprofiled import Deprofiled, Stretch, together
 from advisor.analyses.step.gap_owners import STANDSTILL
 from advisor.analyses.step.gpu_idle import Gap, GpuIdle, IdleGroup
+from advisor.analyses.step.gradient_hooks import below_engine, not_of_autograd
 from advisor.analyses.step.host_gaps import HostGaps
 from advisor.analyses.step.input_wait import InputWaits
 from advisor.analyses.step.launches import Launches
@@ -238,6 +239,7 @@ __all__ = [
     "alike",
     "backward_of",
     "backward_passes",
+    "below_engine",
     "beyond_calls",
     "by_dims",
     "callers_above",
@@ -262,6 +264,7 @@ __all__ = [
     "loop_around",
     "looping_package",
     "nodes_of",
+    "not_of_autograd",
     "operations_of",
     "overlap_of_each",
     "replayed_or",

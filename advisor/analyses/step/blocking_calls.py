@@ -9,14 +9,13 @@ from advisor.analyses.base.classify import blocking_calls
 from advisor.analyses.base.links import Links
 from advisor.analyses.base.nesting import Nesting
 from advisor.analyses.base.steps import Steps
+from advisor.analyses.step.gradient_hooks import below_engine, not_of_autograd
 from advisor.trace.events import Category, Events, Ints, Mask, Trace
 from advisor.trace.numbers import in_order
-from advisor.trace.op_names import AUTOGRAD_NODE, GRADIENT_STORE
+from advisor.trace.op_names import AUTOGRAD_NODE
 
 # A wait shorter than a launch takes leaves the host no further behind than it was.
 LEAST_WAIT_NS = 10_000
-# Ops within ops, at most.
-_DEEPEST = 64
 
 
 class Drains(Struct, frozen=True, eq=False):
@@ -78,23 +77,14 @@ class Drains(Struct, frozen=True, eq=False):
 def asked_by(events: Events, nesting: Nesting, rows: Ints) -> Ints:
     """The outermost op around each of these rows, else the row itself.
 
-    What autograd's engine runs besides a node's own function, or below what stores a gradient, is a hook: in it the
-    outermost op is the one below these.
+    In a hook on gradients, which autograd's engine calls, it is the outermost op of the hook.
     """
     outer = nesting.outer_op[rows]
     op = np.where(outer >= 0, outer, rows)
-    engine = events.named(AUTOGRAD_NODE)
-    runs = np.append(engine | events.exactly(GRADIENT_STORE), False)
-    hooked = np.flatnonzero(engine[op])
-    at = rows[hooked]
-    for _ in range(_DEEPEST):
-        above = nesting.parent[at]
-        further = ~runs[above] & (above >= 0)
-        if not further.any():
-            break
-        at = np.where(further, above, at)
-    own = events.of(Category.CPU_OP)[at] & ~events.named("Backward", GRADIENT_STORE)[at]
-    op[hooked[own]] = at[own]
+    in_engine = np.flatnonzero(events.named(AUTOGRAD_NODE)[op])
+    called = nesting.ancestor_of(rows[in_engine], below_engine(events, nesting))
+    of_hook = (called >= 0) & not_of_autograd(events)[called]
+    op[in_engine[of_hook]] = called[of_hook]
     return op
 
 

@@ -14,14 +14,15 @@ from advisor.api import (
     AUTOGRAD_NODE,
     D2H_PAGEABLE,
     GRADIENT_STORE,
-    Category,
     Ev,
     Example,
     Fix,
     Ints,
     Price,
     SyncSite,
+    below_engine,
     draw,
+    not_of_autograd,
 )
 
 from ...shared._examples import node
@@ -45,19 +46,17 @@ def of_hooks(site: SyncSite, price: Price) -> Ints:
     """The ops of all hooks in which most of these waits lie; empty where they lie elsewhere."""
     events, nesting = price.ops.events, price.ops.nesting
     rows, none = np.array(site.rows, int), np.empty(0, np.int64)
-    engine = np.append(events.named(AUTOGRAD_NODE), False)
-    node = np.append(events.named(AUTOGRAD_NODE, GRADIENT_STORE, "Backward"), False)
-    threads = np.setdiff1d(np.unique(events.thread[engine[:-1]]), [price.ops.steps.main_thread])
-    above = nesting.parent
-    # Ops below the engine or what stores a gradient, but for a node's own function; or between two nodes.
-    below = engine[above] | np.append(events.exactly(GRADIENT_STORE), False)[above] | (above < 0)
-    called = below & np.isin(events.thread, threads) & events.of(Category.CPU_OP) & ~node[:-1]
+    engine = events.named(AUTOGRAD_NODE)
+    of_engine = np.isin(events.thread, np.setdiff1d(events.thread[engine], [price.ops.steps.main_thread]))
+    between_nodes = nesting.parent < 0
+    called = (below_engine(events, nesting) | between_nodes) & of_engine & not_of_autograd(events)
     called &= ~events.exactly(*_OTHERS)
     if 2 * int(called[rows].sum()) <= len(rows):
         return none
     # What lies between two functions of nodes is one hook, or some of the same tensor.
-    at = np.flatnonzero(called | (np.isin(events.thread, threads) & node[:-1] & ~engine[:-1]))
-    run = np.cumsum(node[at])
+    function = events.named(GRADIENT_STORE, "Backward") & ~engine
+    at = np.flatnonzero(called | (of_engine & function))
+    run = np.cumsum(function[at])
     mine: Ints = at[np.isin(run, run[np.isin(at, rows)]) & called[at]]
     return none if events.named(*_SENDS)[mine].any() else mine
 
