@@ -77,17 +77,10 @@ def data_finding(
     price: Price, side: Side, exposed_us: float, record: RankRecord | None, exchanges: Exchanges, mixed: bool
 ) -> Finding:
     """The finding about gradients of data-parallel ranks, and whatever else nothing tells apart."""
-    trace, breakdown, library = price.ops.trace, price.breakdown, exchanges.library
+    breakdown, library = price.breakdown, exchanges.library
     hidden_us = max(0.0, side.us - exposed_us)
-    hidden = hidden_us / side.us if side.us else 0.0
-    if breakdown.on_device:
-        merged_us = _merged_us(trace, side, exposed_us) * price.ops.longer
-    else:
-        merged_us = min(_merged_on_host_us(side, exchanges.callers.rate), exposed_us)
     late = Late.of(price, side.rows)
     late_us = min(late.us, exposed_us)
-    fix = fewer_bytes(price, record, library, side.rows, (side.calls, side.bytes, hidden))
-    saving = _saving(price, side, exposed_us - late_us, merged_us, hidden_us, halves=fix is BF16_HOOK)
     said = message(
         price,
         exposed_us,
@@ -99,7 +92,7 @@ def data_finding(
     )
     found = Finding(
         message=said,
-        saving=saving,
+        saving=None,
         facts={
             "exposed_us": exposed_us,
             "communication_us": side.us,
@@ -109,18 +102,23 @@ def data_finding(
             "late_us": late_us,
             "library": library.name,
         },
-        fix=fix,
         claims=(breakdown.talking,),
     )
     if not library.name and gathers_outputs(price, side.rows):
         return of_outputs(found, price, side.rows, exposed_us)
     if late_us > exposed_us / 2:
         return instead(found, late, price, exposed_us)
+    hidden = hidden_us / side.us if side.us else 0.0
+    fix = fewer_bytes(price, record, library, side.rows, (side.calls, side.bytes, hidden))
+    merged_us = _merged_us(price, side, exposed_us, exchanges.callers.rate)
+    saving = _saving(price, side, exposed_us - late_us, merged_us, hidden_us, halves=fix is BF16_HOOK)
+    found = replace(found, saving=saving, fix=fix)
     # A reducer that hides what it can needs fewer bytes, or quicker links; others first a reducer.
     links = slow_links(price, record, side.rows) if fix in (BF16_HOOK, ACCUMULATE_DDP) else None
     if links is not None:
         return _with_links(found, links, price, side, exposed_us)
-    found = replace(found, message=f"{said}{_ONE_GRAPH * (fix is UNDIVIDED)}")
+    if fix is UNDIVIDED:
+        found = replace(found, message=f"{said}{_ONE_GRAPH}")
     # A reducer that sends half of the bytes sends as many times.
     if fix is BF16_HOOK or not breakdown.on_device:
         return found
@@ -228,10 +226,20 @@ def _replayed(
     return replace(modelled, low_us=min(found.low_us, modelled.low_us), how=how)
 
 
-def _merged_us(trace: Trace, side: Side, exposed_us: float) -> float:
-    """What fewer, larger collectives would save in start-up time alone: µs per step.
+def _merged_us(price: Price, side: Side, exposed_us: float, rate: CollectiveRate | None) -> float:
+    """What fewer, larger collectives would save in start-up time alone, recorded µs per step.
 
-    The start-up time is taken from the shortest tenth of the kernels: those that waited for nobody and carried little.
+    rate: of collectives on a host.
+    """
+    if price.breakdown.on_device:
+        return _merged_on_device_us(price.ops.trace, side, exposed_us) * price.ops.longer
+    return min(_merged_on_host_us(side, rate), exposed_us)
+
+
+def _merged_on_device_us(trace: Trace, side: Side, exposed_us: float) -> float:
+    """The same on a device, where the shortest tenth of the kernels is taken for start-up time alone.
+
+    Those waited for no other rank and carried little.
     """
     if side.calls < MANY or side.bytes is None:
         return 0.0
