@@ -100,9 +100,9 @@ def check(
     own = own_update(price, work)
     if own and not breakdown.on_device:
         return
+    saved = _saved(work, known, facts, settings, len(work.rows) / steps.count)
     on_host = host_updates(price, work)
     if len(on_host) and idle is not None and not own:
-        saved = _saved(work, known, facts, settings, len(work.rows) / steps.count)
         fix = fused_fix(work.name, known, on_device=False)
         told = updates_on_the_host(price, work, idle, on_host, saved, fix)
         yield from (one for one in told if one.saving and one.saving.high_us >= min_share * scale.step_us)
@@ -114,7 +114,7 @@ def check(
         saving, claims = listed.saving(price, _HOW), listed.claims
         ahead = not listed.mostly_waits and listed.waited_us < _WAITED * work.us
     else:
-        saving = _fused_on_cpu(price, work, _saved(work, known, facts, settings, len(work.rows) / steps.count))
+        saving = _fused_on_cpu(price, work, saved)
     # On a CPU both ends were measured, and what steps differ by of their own comes off the lower one: where nothing is
     # left of it, nobody could see the change. On a device the lower one only says that the launches may be hidden.
     noise_us = (scale.repeats or 0.0) * scale.step_us

@@ -85,11 +85,7 @@ def check(
     if _of_update(price, update):
         return
     if copies.h2d_pageable_bytes is None or copies.pageable_us is None:
-        found = _unstated(copies, price, loader, _UNSTATED * steps.step_us)
-        if found is None:
-            raise Missing("this trace does not distinguish pageable from pinned memory; the vendor's profiler omits it")
-        unstated = [site for site in copies.blocking if site.to_device and site.pinned is None]
-        yield told_in_double(found, price, [row for site in unstated for row in site.ops_rows])
+        yield _of_unstated_memory(copies, price, loader)
         return
     exposed_us = min(copies.pageable_us * price.ops.longer, copies.exposed_us, price.measured_us(("exposed_copy",)))
     if exposed_us < min_share * steps.step_us:
@@ -108,9 +104,10 @@ def check(
     facts = loader.loader if loader else None
     rate = copies.h2d_pageable_bytes / copies.pageable_us * 1e6
     created = not weights and _created(sites, price)
-    fix = trip or (
-        KEEP_WEIGHTS if weights else CREATE_THERE if created else _fix(facts, _without_workers(price, facts))
-    )
+    if weights:
+        fix = KEEP_WEIGHTS
+    else:
+        fix = trip or (CREATE_THERE if created else _fix(facts, _without_workers(price, facts)))
     found = Finding(
         message=(
             f"{data_size(copies.h2d_pageable_bytes)} a step are copied to the GPU from pageable memory, in "
@@ -130,6 +127,15 @@ def check(
         claims=("exposed_copy",),
     )
     yield told_in_double(found, price, ops.tolist())
+
+
+def _of_unstated_memory(copies: Copies, price: Price, loader: LoaderFacts | None) -> Finding:
+    """The finding where the trace does not state which memory is copied from; Missing where nothing else tells."""
+    found = _unstated(copies, price, loader, _UNSTATED * price.ops.steps.step_us)
+    if found is None:
+        raise Missing("this trace does not distinguish pageable from pinned memory; the vendor's profiler omits it")
+    unstated = [site for site in copies.blocking if site.to_device and site.pinned is None]
+    return told_in_double(found, price, [row for site in unstated for row in site.ops_rows])
 
 
 def _of_update(price: Price, update: HostUpdate) -> bool:

@@ -68,19 +68,20 @@ def judged(observed: ObservedSteps) -> JudgedOps:
     names = [[op.name for op in ops if op.place != "elsewhere"] for ops in steps]
     index = {name: at for at, name in enumerate(dict.fromkeys(found.ops))}
     stored = [unread_rows.storages(ops) for ops in steps]
-    unread = unread_rows.judge([unread_rows.unread(*one) for one in zip(steps, stored, strict=True)], names)
-    in_part = partial_sorts.judge([partial_sorts.partly_read(*one) for one in zip(steps, stored, strict=True)], names)
-    pairs = diagonals.judge([diagonals.find(*one) for one in zip(steps, stored, strict=True)], names)
-    blocks = read_blocks.judge([read_blocks.find(*one) for one in zip(steps, stored, strict=True)], names)
-    elements = picked_elements.judge([picked_elements.find(*one) for one in zip(steps, stored, strict=True)], names)
+    each_step = list(zip(steps, stored, strict=True))
+    unread = unread_rows.judge([unread_rows.unread(*one) for one in each_step], names)
+    in_part = partial_sorts.judge([partial_sorts.partly_read(*one) for one in each_step], names)
+    pairs = diagonals.judge([diagonals.find(*one) for one in each_step], names)
+    blocks = read_blocks.judge([read_blocks.find(*one) for one in each_step], names)
+    elements = picked_elements.judge([picked_elements.find(*one) for one in each_step], names)
     told = {*found.constant, *(one.op for one in unread), *(one.op for one in pairs)}
     parameters = {one for one in known if one[1] in observed.asking}
-    squares = [penalties.find(ops, parameters, one) for ops, one in zip(steps, stored, strict=True)]
+    squares = [penalties.find(ops, parameters, storages) for ops, storages in each_step]
     slopes = [slope_penalties.find(ops) for ops in steps]
     outward = outward_results.find(steps, stored)
-    products = [pair_products.find(*one) for one in zip(steps, stored, strict=True)]
+    products = [pair_products.find(*one) for one in each_step]
     later = {made for made, _ in outward.onward}
-    kept = [kept_statistics.find(ops, parameters, one[1], later) for ops, one in zip(steps, stored, strict=True)]
+    kept = [kept_statistics.find(ops, parameters, storages[1], later) for ops, storages in each_step]
     waits = data_dependencies.waits(steps[-1])
     return JudgedOps(
         names=list(index),
