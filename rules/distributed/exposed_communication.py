@@ -76,7 +76,20 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from advisor.api import ALLREDUCE, GLOO, NCCL, Ev, Example, Exchanges, Finding, Lines, Price, RankRecord, draw
+from advisor.api import (
+    ALLREDUCE,
+    GLOO,
+    NCCL,
+    Ev,
+    Example,
+    Exchanges,
+    Finding,
+    KindOfTalk,
+    Lines,
+    Price,
+    RankRecord,
+    draw,
+)
 
 from ._callers import asked_at, of_script, small_buckets
 from ._callers_examples import CALLERS, GRAPHS
@@ -138,15 +151,19 @@ def check(
         yield found if exchanges.library.name else replace(found, where=asked_at(price, lines))
     room_us = computing_us(breakdown) - max(0.0, side.us + sum(kind.us for kind in others) - all_us)
     for kind in others:
-        if kind.kind == "buffers":  # buffer-broadcasts says what they are, and which argument leaves them out
-            continue
-        if kind.kind == "norms":
-            if kind.exposed_us >= least * steps.step_us:
+        if kind.exposed_us >= least * steps.step_us and not _of_another_rule(kind, price):
+            if kind.kind == "norms":
                 yield of_norms(kind, price)
-            continue
-        # Without a device, stages wait for cores as well: what they wait for only pipeline-bubbles can tell.
-        if (breakdown.on_device or kind.kind != "stages") and kind.exposed_us >= least * steps.step_us:
-            yield finding(kind, exposed_us, room_us, price, record, exchanges.library)
+            else:
+                yield finding(kind, exposed_us, room_us, price, record, exchanges.library)
+
+
+def _of_another_rule(kind: KindOfTalk, price: Price) -> bool:
+    """Whether another rule reports this communication: buffer-broadcasts has the argument that leaves buffers out.
+
+    Without a device, stages of a pipeline wait for cores as well: what they wait for only pipeline-bubbles can tell.
+    """
+    return kind.kind == "buffers" or (kind.kind == "stages" and not price.on_device)
 
 
 _AFTER_BACKWARD = """

@@ -200,13 +200,7 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
         spans, labels = spans[kept], tuple(label for label, keep in zip(labels, kept, strict=True) if keep)
     recorded, lengths = _windows(spans), _lengths_ns(spans, pace)
     alone = _is_alone(trace, marks, record)
-    lost = with_lost_work(trace, launched, spans) if alone and launched is not None else np.zeros(len(spans), bool)
-    odd = odd_steps(trace, spans, lengths) if alone else np.zeros(len(spans), bool)
-    kept = ~lost & ~odd
-    if alone:
-        # Shares are of whole periods, as the step time is.
-        at = np.flatnonzero(kept)
-        kept[at[: len(at) % (period(lengths[at]) or 1)]] = False
+    lost, odd, kept = _told_by_length(trace, launched, spans, lengths, alone=alone)
     if not kept.all():
         stalls_us = tuple((lengths[odd & ~lost] / 1e3).tolist())
         stalled = spans[odd & ~lost]
@@ -242,6 +236,23 @@ def _measured(trace: Trace, marks: StepRows, launched: Launched | None, record: 
     return dataclasses.replace(
         steps, is_ahead=True, step_us=device_us, profiled_us=tuple((pace.lengths_ns / 1e3).tolist())
     )
+
+
+def _told_by_length(
+    trace: Trace, launched: Launched | None, spans: Intervals, lengths: Floats, *, alone: bool
+) -> tuple[Mask, Mask, Mask]:
+    """Which steps lost some of their events, which are far longer than the others, and which of the rest stay."""
+    lost, odd = np.zeros(len(spans), bool), np.zeros(len(spans), bool)
+    if not alone:
+        return lost, odd, ~lost
+    if launched is not None:
+        lost = with_lost_work(trace, launched, spans)
+    odd = odd_steps(trace, spans, lengths)
+    kept = ~lost & ~odd
+    # Shares are of whole periods, as the step time is.
+    at = np.flatnonzero(kept)
+    kept[at[: len(at) % (period(lengths[at]) or 1)]] = False
+    return lost, odd, kept
 
 
 def _undisturbed(spans: Intervals, record: RankRecord) -> Mask:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -164,7 +165,7 @@ def _kinds(trace: Trace, asked: Asked, nesting: Nesting, said: list[str], librar
     """
     events = trace.events
     host = events.of(Category.CPU_OP, Category.ANNOTATION)
-    sharded = nesting.ancestor_of(asked.op, host & events.named("FSDP::", "FullyShardedDataParallel.")) >= 0
+    of_fsdp = nesting.ancestor_of(asked.op, host & events.named("FSDP::", "FullyShardedDataParallel.")) >= 0
     functional = nesting.ancestor_of(asked.op, host & events.named("_c10d_functional")) >= 0
     purposes = {purpose_of(one.purpose) for one in trace.meta.groups} - {""}
     # Where nothing else was made a group for, it is that one's.
@@ -174,35 +175,68 @@ def _kinds(trace: Trace, asked: Asked, nesting: Nesting, said: list[str], librar
     scatters = "sharded" if any(map(_SCATTERS.search, texts)) else ""
     if scatters and library.name == "ddp":
         scatters = "exchanged" if library.tables else ""
-    buffers = nesting.ancestor_of(asked.op, host & events.named("DistributedDataParallel.forward")) >= 0
+    of_ddp = nesting.ancestor_of(asked.op, host & events.named("DistributedDataParallel.forward")) >= 0
     norms = of_norms(events, asked.op)
-    columns = (events.collective[asked.rows], asked.op < 0, sharded, functional, buffers, norms)
-    told = list(zip(said, *(column.tolist() for column in columns), strict=True))
-    kinds = {}
+    columns = (events.collective[asked.rows], asked.op < 0, of_fsdp, functional, of_ddp, norms)
+    rows = [_Signs(*row) for row in zip(said, *(column.tolist() for column in columns), strict=True)]
+    job = _OfJob(split, scatters, exchanges)
     # Thousands of collectives say one of a few things.
-    for one in set(told):
-        text, index, alone, shards, inside, wrapped, of_norm = one
-        named = purpose_of(events.collective_table[index].purpose) if index >= 0 else ""
-        if of_norm:
-            kinds[one] = "norms"
-        elif named in ("context", "experts"):
-            kinds[one] = named
-        elif _EXCHANGES.search(text):
-            kinds[one] = named if named not in ("", "data") else split if inside else "exchanged"
-        elif _ONE_TO_ONE.search(text) and not _OF_ALL.search(text):
-            # NCCL's kernel of that name makes exchanges as well: without its op, what the others are for tells.
-            kinds[one] = "exchanged" if alone and exchanges else "stages"
-        elif shards:
-            kinds[one] = "sharded"
-        elif named not in ("", "data", "sharded") or inside:
-            kinds[one] = named or split
-        elif wrapped and "broadcast" in text:
-            kinds[one] = "buffers"
-        elif scatters and (_SCATTERS.search(text) or _GATHERS.search(text)):
-            kinds[one] = scatters
-        else:
-            kinds[one] = named or "data"
-    return tuple(kinds[one] for one in told)
+    kinds = {}
+    for one in set(rows):
+        named = purpose_of(events.collective_table[one.stated].purpose) if one.stated >= 0 else ""
+        kinds[one] = _kind(one, named, job)
+    return tuple(kinds[one] for one in rows)
+
+
+class _Signs(NamedTuple):
+    """What tells the kind of one collective.
+
+    text        what it is called
+    stated      where in `Events.collective_table` lies what the trace states of it, -1: nowhere
+    alone       no op of the host is known to have asked for it
+    of_fsdp, functional, of_ddp, of_norm   FSDP, functional collectives, the forward pass of DistributedDataParallel,
+                or a normalization over ranks asked for it
+    """
+
+    text: str
+    stated: int
+    alone: bool
+    of_fsdp: bool
+    functional: bool
+    of_ddp: bool
+    of_norm: bool
+
+
+class _OfJob(NamedTuple):
+    """What the whole trace tells: the kind of functional collectives, of scatters ("": none), whether any exchange."""
+
+    split: str
+    scatters: str
+    exchanges: bool
+
+
+def _kind(one: _Signs, named: str, job: _OfJob) -> str:
+    """The kind of a collective; named: what its process group says that it is for, "" where nothing."""
+    if one.of_norm:
+        kind = "norms"
+    elif named in ("context", "experts"):
+        kind = named
+    elif _EXCHANGES.search(one.text):
+        kind = named if named not in ("", "data") else job.split if one.functional else "exchanged"
+    elif _ONE_TO_ONE.search(one.text) and not _OF_ALL.search(one.text):
+        # NCCL's kernel of that name makes exchanges as well: without its op, what the others are for tells.
+        kind = "exchanged" if one.alone and job.exchanges else "stages"
+    elif one.of_fsdp:
+        kind = "sharded"
+    elif named not in ("", "data", "sharded") or one.functional:
+        kind = named or job.split
+    elif one.of_ddp and "broadcast" in one.text:
+        kind = "buffers"
+    elif job.scatters and (_SCATTERS.search(one.text) or _GATHERS.search(one.text)):
+        kind = job.scatters
+    else:
+        kind = named or "data"
+    return kind
 
 
 def _named_on_host(events: Events, pattern: re.Pattern[str]) -> bool:
