@@ -140,3 +140,15 @@ def test_known_time_saves_no_less_than_nothing_and_no_more_than_the_step() -> No
     ends = [price.of_us(*given, "as measured") for given in ((-5.0, 300.0), (400.0, 9e9), (700.0, 500.0))]
     assert [(one.low_us, one.high_us) for one in ends] == [(0.0, 300.0), (400.0, step_us), (500.0, 500.0)]
     assert {one.basis for one in ends} == {"measured"}
+
+
+def test_a_share_of_what_events_take_goes_with_their_kernels_on_a_device() -> None:
+    on_device, on_host = price_of(IN_TURN), price_of(ON_HOST)
+    op, sorts = rows(on_device, "aten::mm"), rows(on_host, "aten::sort")
+    part = on_device.less(op, 0.25)
+    assert part.rows.tolist() == on_device.less(on_device.ops.launched(op), 0.25).rows.tolist()
+    assert part.rows.tolist() == on_device.ops.launched(op).tolist()
+    assert (part.what, part.factor) == ("scale", 0.75)
+    assert on_host.less(sorts, 0.25).rows.tolist() == sorts.tolist()
+    assert on_device.less(op, 1).what == "remove"
+    assert on_device.less(op, 1).rows.tolist() == op.tolist()

@@ -9,7 +9,16 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from advisor.analyses.work.operands import backward_of, by_dims, dims_of, have_nodes, nodes_of, sizes
+from advisor.analyses.work.operands import (
+    backward_of,
+    by_dims,
+    dims_of,
+    have_nodes,
+    nodes_of,
+    sizes,
+    with_backward,
+    with_nodes,
+)
 from advisor.trace.events import Events
 from advisor.trace.read.load import read_bytes
 
@@ -60,6 +69,8 @@ def test_nodes_are_those_with_the_numbers_of_ops_inside(ops: list[tuple[int, int
         assert backward_of(events, np.array([row])).tolist() == found
     assert have_nodes(events, rows, rows).tolist() == [bool(found) for found in each]
     assert nodes_of(events, rows, rows).tolist() == backward_of(events, rows).tolist()
+    assert with_backward(events, rows).tolist() == sorted({*rows.tolist(), *backward_of(events, rows).tolist()})
+    assert with_nodes(events, rows, rows).tolist() == with_backward(events, rows).tolist()
 
 
 def test_nodes_of_an_op_that_recorded_nothing_begin_before_those_of_the_next() -> None:
