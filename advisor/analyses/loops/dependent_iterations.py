@@ -146,10 +146,11 @@ class Chains(Struct, frozen=True, eq=False):
         sequences = takes_parts and stuck & _SEQUENCES.keys() and stuck <= _CELLS.keys() | _SEQUENCES.keys()
         if not stuck or fed or sequences:
             once = 1 / max(map(len, groups.values()))
-            kept = {
-                key: self._of_layer(key) if key[1] in stuck else (once, once) if stuck or key[1] in _COLLECT else share
-                for key, share in kept.items()
-            }
+            for key in groups:
+                if key[1] in stuck:
+                    kept[key] = self._of_layer(key)
+                elif stuck or key[1] in _COLLECT:
+                    kept[key] = once, once
             return Stays(self._by_line(groups, kept), cell, perhaps=fed and not cell)
         # To leave a recurrence is to be computed once: where that is another rule's, it is not counted twice.
         kept = {key: (1.0, 1.0) if self._is_again(ats) else kept[key] for key, ats in groups.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -66,8 +66,8 @@ class Wait(Struct, frozen=True):
     saving   the step without these waits
     claims   where what it saves lies
     later    what it costs is idle time after other work of the host
-    checks_us  the device's time for what is computed for the read alone, if that is told with it
-    others   further ops that wait, and are told with it: without one of them alone the next would wait instead
+    checks_us  the device's time for what is computed only to be read, where the finding includes it
+    others   further ops that wait, reported with it: if only one of them is removed, the next one waits instead
     places   the lines of all of them
     """
 
@@ -135,27 +135,33 @@ def _read_together(
     all_us, least_us = sum(site.us for site in reads), WORTH * price.ops.steps.step_us
     if len(reads) < 2 or all_us < least_us:
         return alone
-    most = max(reads, key=lambda site: (site.calls, site.us))
-    places = tuple(dict.fromkeys(site.where for site in reads if site.where))
-    whole = SyncSite(
-        op=most.op,
-        calls=sum(site.calls for site in reads),
-        us=all_us,
-        idle_after_us=sum(site.idle_after_us for site in reads),
-        gives_back_us=sum(site.gives_back_us for site in reads),
-        then_idle_us=sum(site.then_idle_us for site in reads),
-        where=places[0] if len(places) == 1 else None,
-        rows=tuple(sorted({row for site in reads for row in site.rows})),
-    )
+    whole = _as_one(reads)
     saving = _ahead(whole, price, ours_us, repeated)
     mine = [wait for wait in alone if wait.site in reads]
     told_us = sum(wait.saving.high_us for wait in mine)
     if saving is None or saving.high_us < told_us + WORTH * price.scale.step_us:
         return alone
     saving = replace(saving, low_us=min(max((wait.saving.low_us for wait in mine), default=0.0), saving.high_us))
-    others = tuple(dict.fromkeys(site.op for site in reads if site.op != most.op))
+    others = tuple(dict.fromkeys(site.op for site in reads if site.op != whole.op))
+    places = tuple(dict.fromkeys(site.where for site in reads if site.where))
     one = Wait(whole, min(whole.gives_back_us, all_us), saving, _claimed(saving, price), True, others, places)
     return (one, *(wait for wait in alone if wait not in mine))
+
+
+def _as_one(sites: Sequence[SyncSite]) -> SyncSite:
+    """All of these waits as one, by the name of the op with most calls; at a line only if they have one in common."""
+    most = max(sites, key=lambda site: (site.calls, site.us))
+    places = {site.where for site in sites if site.where}
+    return SyncSite(
+        op=most.op,
+        calls=sum(site.calls for site in sites),
+        us=sum(site.us for site in sites),
+        idle_after_us=sum(site.idle_after_us for site in sites),
+        gives_back_us=sum(site.gives_back_us for site in sites),
+        then_idle_us=sum(site.then_idle_us for site in sites),
+        where=places.pop() if len(places) == 1 else None,
+        rows=tuple(sorted({row for site in sites for row in site.rows})),
+    )
 
 
 def _told(syncs: Syncs, busy: GpuBusy, price: Price, ours_us: float, repeated: RepeatedOps) -> Iterator[Wait]:

@@ -305,7 +305,10 @@ def _arguments(schema: str) -> tuple[str, ...]:
 
 
 def _take(op: Op, values: Values, form: int, same: bool) -> Seen:
-    """Numbers what an op makes. form: as `Values.form`; same: every step runs it in that form."""
+    """Numbers what an op makes, and writes into what it reads.
+
+    form: as `Values.form`; same: every step runs it in that form.
+    """
     read = [[values.read(ref) for ref in argument] for argument in op.inputs]
     changed = written(op)
     touched = {ref.storage for ref in op.refs}
@@ -313,13 +316,14 @@ def _take(op: Op, values: Values, form: int, same: bool) -> Seen:
     from_python = op.name in _FROM_PYTHON
     if from_python:
         changed, made = list(op.outputs), []
-    undefined, like = bool(_UNDEFINED.match(op.name)), bool(_LIKE.match(op.name))
-    flat = [] if like else [one for argument in read for one in argument]
-    whole = op.name.startswith("aten::") and not op.random and not from_python
-    constant = whole and same and op.place != "fetch" and all(still for _, still in flat)
+    undefined, only_shape = bool(_UNDEFINED.match(op.name)), bool(_LIKE.match(op.name))
+    flat = [] if only_shape else [one for argument in read for one in argument]
+    # The result depends on nothing but what the op reads and its form.
+    pure = op.name.startswith("aten::") and not op.random and not from_python
+    constant = pure and same and op.place != "fetch" and all(still for _, still in flat)
     value = None
-    if whole and not undefined and all(number is not None for number, _ in flat):
-        value = values.same((form, tuple(tuple(n for n, _ in one) for one in read if not like)))
+    if pure and not undefined and all(number is not None for number, _ in flat):
+        value = values.same((form, tuple(tuple(n for n, _ in one) for one in read if not only_shape)))
     targets = dict.fromkeys(ref.storage for ref in [*changed, *made])
     for place, storage in enumerate(targets):
         values.values[storage] = (values.fresh() if value is None else values.same((value, place))), constant

@@ -114,8 +114,7 @@ def _uses(node: ast.AST, repeated: Name | int | None) -> Iterator[Use]:
     """The operation of a node, if it is one; repeated: what tells how often it runs at each run of its line."""
     found: tuple[str, ast.AST | None, Name | int | None] | None = None
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and not isinstance(node.slice, ast.Slice):
-        by = node.value.attr if isinstance(node.value, ast.Attribute) else ""
-        pandas = by in _OF_PANDAS and isinstance(node.value, ast.Attribute)
+        pandas = isinstance(node.value, ast.Attribute) and node.value.attr in _OF_PANDAS
         found = ("row", node.value.value, None) if pandas else ("index", node.value, None)  # type: ignore[attr-defined]
         if (whole := _filtered(node)) is not None:
             found = "filter", whole, None
