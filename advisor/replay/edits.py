@@ -68,7 +68,7 @@ def substitute(rows: Ints, now_us: float, then_us: float) -> Edit:
 
 
 def move(rows: Ints, lanes: float = 1.0) -> Edit:
-    """The rows leave the critical path: `lanes` workers (or a stream of its own, 1) do them beside everything else.
+    """The rows leave the critical path: `lanes` workers (or a stream of its own, 1) do them meanwhile.
 
     A step is then never shorter than the moved work divided by the lanes.
     """

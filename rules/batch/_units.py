@@ -10,7 +10,7 @@ _ATTENTION = ("scaled_dot_product", "flash_attn", "_flash_attention_forward", "_
 
 
 def unit(price: Price, batch: int) -> str:
-    """ "row" where the trace shows that so many rows are no samples of their own, else "sample".
+    """ "row" where the trace shows that so many rows are not samples, else "sample".
 
     It shows that in a tensor whose first two dimensions are such rows together, while no tensor has as many sequences;
     or in look-ups of so many single tokens beside attention, which packed sequences have.

@@ -51,15 +51,16 @@ class Equivalent(Struct, frozen=True, eq=False, kw_only=True):
 
     parts            the ops of the pattern and their nodes of the backward pass, and which share of their time goes
     how              how the saving is computed, for people
-    claims           the parts of a host's step that they lie in; on a device they lie in its computation
+    claims           the parts of the breakdown that they belong to on a host; on a device it is `compute`
     instead_us       (least, most) µs of the un-profiled step on a host that the replacement takes; None: not known, and
                      so is the saving
-    ops              "any": small ones, too, which the profiler slows more than others; "long": recording a row is
-                     nothing against them; "replayed": the step is played again without them on a host, too
+    ops              "any": also small ones, which the profiler slows more than others; "long": so long that the
+                     profiler's cost per row is negligible; "replayed": the saving comes from a replay on a host, too
     timed_on_device  whether the replacement was measured on a device; where not, it may save nothing there
-    moves_as_much    the replacement goes through as many bytes, in fewer calls, and evicts as much; of "any" ops
-    also_us          µs of the un-profiled step, in none of these rows, that the high end holds
-    spent_us         recorded µs per step that the message tells; None: of all these rows
+    moves_as_much    the replacement reads and writes as many bytes, in fewer calls, and so evicts as much from the
+                     caches; for "any" ops only
+    also_us          µs of the un-profiled step outside these rows that the high end includes
+    spent_us         recorded µs per step that the message states; None: those of all these rows
     shown            rows whose line is shown, of the first that has one; None: of the first part
     at_most          highest severity; None: by what is confirmed, "high" on a host, "medium" on a device
     """
@@ -176,4 +177,5 @@ def _edits(price: Price, goes: list[_Goes]) -> list[edits.Edit]:
 
 
 def _edit(price: Price, what: Ints, share: float) -> edits.Edit:
+    """With which this share of the time of rows, or of spans, goes."""
     return edits.scale_time(what, 1 - share) if what.ndim > 1 else price.less(what, share)

@@ -54,7 +54,7 @@ _AT = (
     (512, constant("share.longer_filter")),
     (2048, constant("share.longest_filter")),
 )
-# Where the result is shorter than the filter, transforms of the whole compute much that nobody asked for.
+# Where the result is shorter than the filter, transforms of the whole signal compute much that is not needed.
 _LEAST_OF_FILTER = 0.5
 _NEARLY = 0.9
 _HOW = "the share of these convolutions' time, backward pass included, that Fourier transforms saved on a CPU"

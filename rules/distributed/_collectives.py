@@ -51,7 +51,7 @@ def _all_in_one(calls: float, bytes_: float | None) -> bool:
 
 
 _NODE, _COMPILED = AUTOGRAD_NODE, "CompiledFunctionBackward"
-# A graph beside it, such as that of a loss, or an embedding that is not compiled, has gradients of its own.
+# Another graph, such as that of a loss or of an embedding that is not compiled, has gradients of its own.
 _NEARLY = 4 / 5
 
 

@@ -57,7 +57,7 @@ def check(
         return
     parts = ("backward", "forward", "other_ops", "host", "communication", "exposed_communication", "idle_host")
     bound_us = sum(breakdown.us(part) for part in parts if part in breakdown.intervals)
-    # Where ranks share a host, what they tell each other takes its cores from the computation beside it, too.
+    # Where ranks share a host, their communication also takes cores from the computation that overlaps with it.
     most_us = 0.0 if breakdown.on_device else search.telling_us
     high_us = min(search.search_us + max(search.told_us + search.spread_us, most_us), bound_us)
     # Without a device all ranks compute no sooner than their searches are over.

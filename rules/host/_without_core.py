@@ -50,7 +50,7 @@ def kept_waiting(record: RankRecord | None, scale: Scale) -> bool:
 def asleep(found: Finding, price: Price, threads: SideThreads | None, record: RankRecord | None) -> Finding:
     """The finding with the time for which the loop's thread neither ran nor waited for a core, if that is most of it.
 
-    Steps were timed without the profiler then, so that this time is told as it is. Unchanged beside other threads of
+    Steps were timed without the profiler then, so this time needs no correction. Unchanged beside other threads of
     the script, workers or ranks, for which a loop may wait.
     """
     vitals, saving = record.vitals if record else None, found.saving

@@ -69,10 +69,10 @@ CONFIRMED = (
     "showed the need"
 )
 
-# What runs once in a step and is shorter than this is a call or two of a library: there is no loop to take away, and
-# tensor ops with their calls take as long.
+# What runs once in a step and is shorter than this is a call or two of a library: there is no loop to remove, and the
+# calls of tensor ops would take as long.
 _SOMEBODYS_US = 100.0
-# One place has most of the Python: what all of it does, that place does.
+# The share of all Python from which on one place counts as the cause of what all of it does.
 _MOST = 0.5
 
 
@@ -86,7 +86,7 @@ def check(
     min_share: float = 0.10,  # every loop has some unavoidable Python; lines of clean scripts stay below 7 %
     min_spread: float = 0.25,  # over all lines, well-written scripts have 5 to 12 %, and small ones 20 %
 ) -> Iterator[Finding]:
-    # Beside an accelerator, known or not, the loop may do without loss what the device hides.
+    # With an accelerator, known or not, Python that overlaps with the device's work costs nothing.
     if price.on_device or price.ops.device.kind != "none":
         return
     steps, breakdown, scale, deprofiled = price.ops.steps, price.breakdown, price.scale, price.deprofiled

@@ -116,7 +116,7 @@ def check(
     unknown_us = breakdown.us("idle_unknown") - idle.nobodys_us
     rest_us = host_us - named_us + unknown_us
     if rest_us >= min_share * step_us and waits is not None:
-        # What the host would hide if it did not wait before is told with these waits.
+        # What the host would hide if it did not wait before is reported with these waits.
         rest_us = min(host_us - named_us, _left_us(waits, price) - named_us) + unknown_us
     if rest_us >= min_share * step_us:
         alone = in_one_step(idle, steps)

@@ -22,7 +22,7 @@ from advisor.api import (
 from ..shared._places import place
 from ._sample_ops import FOR_THE_BATCH
 
-# Python that nobody can avoid stays below this share of the step, line by line, in scripts without a fault.
+# Unavoidable Python stays below this share of the step, line by line, in scripts without a fault.
 _MATERIAL = 0.10
 # Where lines are known for less of the fetches than this, they may not be those that matter.
 _KNOWN = 0.5
@@ -139,7 +139,7 @@ def _material(own: dict[_Place, float], called: dict[_Place, _Place | None], lea
 def _lowest(
     at: _Place, own: dict[_Place, float], called: dict[_Place, _Place | None], others: set[_Place]
 ) -> _Place | None:
-    """Of the lines that a line stands for the one that takes most; None where that is the line itself."""
+    """The costliest of the lines that a line is reported for; None where that is the line itself."""
 
     def stands_for(one: _Place) -> bool:
         way = (one, *callers_above(one, called))

@@ -114,7 +114,7 @@ def with_cores(modelled: Saving, record: RankRecord | None, scale: Scale) -> Sav
 
 
 def _replayed(seen: Seen, modelled: Saving, fewest: int, most: int) -> Saving:
-    """The step replayed with the batches made beside it by so many workers: low with the fewest, high with the most."""
+    """The step replayed with its batches loaded by so many workers: low with the fewest, high with the most."""
     replay, fetches = seen.price.replay, np.array(seen.waits.rows, int)
     if replay is None or replay.low_confidence:
         return modelled

@@ -89,7 +89,7 @@ CONFIRMED = (
     "numbers, pictures that are decoded at full size, waits as each epoch begins: one script each that showed the need"
 )
 
-# What saves this part of a wait or more is told alone.
+# Advice that saves this share of a wait or more is given alone.
 _MOST = 0.5
 # A batch made faster than that is best made in the loop.
 _CHEAP_BATCH_US = constant("loader.cheap_batch_us").value

@@ -187,7 +187,7 @@ def _kept_bytes(trace: Trace, again: RowMask) -> float:
 
 
 def _fits(kept: float, memory: PeakMemory | None, device: Device) -> bool:
-    """Whether the device holds the activations beside its present peak."""
+    """Whether the device has memory for the activations on top of its present peak."""
     if memory is None or device.memory_bytes is None:
         return False
     return memory.bytes + kept <= _MEMORY_USED * device.memory_bytes

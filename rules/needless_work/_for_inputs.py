@@ -1,4 +1,4 @@
-"""Backward passes that are run for the gradient of an input alone, as an attack's are: what they store beside it."""
+"""Backward passes that are run only for the gradient of an input, as in an attack: what else they store."""
 
 from __future__ import annotations
 

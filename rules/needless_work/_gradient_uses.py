@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from advisor.api import Category, Events, Ints, Nesting, Optimizer, RowMask, Trace, backward_passes, dims_of, shapes_in
 
-# What becomes of a stored gradient. MAYBE: equal shapes leave it open; INPUT: of a tensor that need not be a parameter;
+# How a stored gradient is used. MAYBE: equal shapes leave it open; INPUT: of a tensor that need not be a parameter;
 # UNREAD: of such a tensor, and no op works on anything of its shape until the next forward pass. ASIDE: of a parameter,
 # stored by a pass that is run for the gradient of an input and whose other gradients no optimizer applies.
 USED, MAYBE, INPUT, NEVER, DROPPED, UNREAD, ASIDE = range(7)
@@ -118,7 +118,7 @@ def _distinct(events: Events, rows: RowMask) -> Iterator[list[object]]:
 
 
 def uses(found: Sequence[backward_passes.Pass], steps: Sequence[Update], known: Parameters) -> list[list[int]]:
-    """For each pass what becomes of each of its stores: USED, MAYBE, INPUT, NEVER or DROPPED."""
+    """For each pass how each of the gradients that it stores is used: USED, MAYBE, INPUT, NEVER or DROPPED."""
     kept = {store.shape for one in found for store in one.stores if not store.fresh}
     cleared = _cleared(found)
     result = []

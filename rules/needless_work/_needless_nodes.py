@@ -46,9 +46,9 @@ _HALF = constant("share.convolution_gradient").range
 class Needless(Struct, frozen=True, eq=False):
     """Rows of backward passes that serve no optimizer step: engine calls and ops within others.
 
-    sure       what goes: engine calls, and ops within others that only make gradients that nobody reads
+    sure       what surely goes: engine calls, and ops within others, that only compute gradients without a reader
     possible   all that and the engine calls that go unless something beside them needs what they hand on
-    halves     backward rows of convolutions that make a gradient that is handed on and one that nobody reads
+    halves     backward rows of convolutions of whose two gradients one is passed on and the other has no reader
     nodes      the engine calls of `possible`: their forward ops need no graph
     makers     the engine calls that make these gradients, alone or with others that are used
     gradients  the most gradients that one pass stores

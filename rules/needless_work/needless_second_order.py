@@ -106,7 +106,7 @@ def check(
             "grads = torch.autograd.grad(loss, weights)",
         ),
         claims=claims,
-        # A step that nobody recorded may go through it.
+        # A step that was not recorded may use it.
         at_most="medium",
     )
 

@@ -73,7 +73,7 @@ _CPU_GAIN = {
 # Plain SGD is one op per parameter; with momentum there are three.
 _OPS_WORTH_FUSING = 2
 _HOW = "low: the device is the bottleneck anyway; high: one launch for the whole update, at the memory's rate"
-# Less of the host's time that the device waits for: it is ahead, and launches wait for room in the queue.
+# Where the device waits for less of the host's time, the host is ahead, and launches wait for room in the queue.
 _WAITED = 0.1
 
 
@@ -115,8 +115,8 @@ def check(
         ahead = not listed.mostly_waits and listed.waited_us < _WAITED * work.us
     else:
         saving = _fused_on_cpu(price, work, saved)
-    # On a CPU both ends were measured, and what steps differ by of their own comes off the lower one: where nothing is
-    # left of it, nobody could see the change. On a device the lower one only says that the launches may be hidden.
+    # On a CPU both ends were measured: where the lower one is within the noise between steps, the change could not be
+    # seen. On a device the lower one only says that the launches may be hidden.
     noise_us = (scale.repeats or 0.0) * scale.step_us
     certain_us = saving.high_us if breakdown.on_device else saving.low_us - noise_us
     if certain_us < min_share * scale.step_us:

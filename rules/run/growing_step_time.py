@@ -32,7 +32,7 @@ from ..shared._places import place
 from ..shared._rising_steps import rise_of
 from ..shared._words import count, percent
 
-# Of the step that stands for the script: it may be as short as the first ones, and then there is nothing to gain in it.
+# Of the representative step: it may be as short as the first ones, and then there is nothing to gain in it.
 _LEAST = 0.03
 
 
@@ -97,7 +97,7 @@ def _drifted(drift: StepDrift) -> Finding:
 
 
 def _risen(rise: tuple[float, float], steps: int, mean_us: float, step_us: float) -> Finding:
-    """mean_us: of these steps;  step_us: that the saving is told of."""
+    """mean_us: of these steps;  step_us: the step that the saving refers to."""
     first, last = rise
     share = min(max(1 - first / mean_us, 0.0), 1.0)
     return Finding(

@@ -49,7 +49,7 @@ class HostUpdate(Struct, frozen=True, eq=False):
     """Updates that code of a library computes on the host beside PyTorch's ops, with what they ask for: offloaded
     optimizers. Rules that look at copies and waits leave these to the one that tells the update.
 
-    others   what rules of their own tell of the host: calls of the allocator, compilations …; absolute ns as all spans
+    others   host time that other rules report: calls of the allocator, compilations …; absolute ns like all spans
     spans    stretches of at least a millisecond in an optimizer's step in which the host works and the device is idle;
              empty where they are less than TOLD of the step
     around   from when the last gradients are there to when the last weights are back on the device; the spans
@@ -147,7 +147,7 @@ def _alike(gone: float, come: float) -> bool:
 
 
 def _of_others(price: Price, work: OptimizerWork | None) -> Intervals:
-    """What rules of their own tell: calls of the allocator, collectives and updates of weights on the host,
+    """Host time that other rules report: calls of the allocator, collectives and updates of weights on the host,
     compilations, ways between compiled regions, workers that start anew.
     """
     events = price.ops.events

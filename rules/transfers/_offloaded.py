@@ -39,7 +39,7 @@ _CACHE = Fix(
 
 
 def finding(copies: Copies, price: Price, others: Ints, least_us: float) -> Finding | None:
-    """What is said of it. others: copies that another rule tells."""
+    """The finding about such copies. others: copies that another rule reports."""
     events, steps = price.ops.events, price.ops.steps
     fix = round_trip(price)
     # In a training what comes back may be what the host has computed of it: states of an optimizer.

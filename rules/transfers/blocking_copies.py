@@ -21,8 +21,8 @@ pinned memory, and on a stream of its own.
 
 ## When to leave it
 Copies whose data the host needs immediately. With `non_blocking=True` from the device to the host, the host
-must wait for an event before it reads the result. Gradients and weights of an optimizer that works on the host are told
-by the rule idle-gpu.
+must wait for an event before it reads the result. Gradients and weights of an optimizer that works on the host are
+reported by the rule idle-gpu.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from ..shared._words import count, each_step
 from . import _offloaded
 from ._after_copies import waited_for
 
-# Of fewer steps one may stand for every second.
+# With fewer steps, one that copies may mean that every second step does.
 _SEVERAL = 4
 _PREFETCH = Fix(
     "Copy the next batch on a stream of its own while this one is used, or copy images as `uint8`",
@@ -96,7 +96,7 @@ def check(
     for site in copies.blocking:
         # A copy takes as long without the profiler, as does the host's wait for it.
         cost_us = min(site.us * price.ops.longer, site.blocked_us * price.ops.longer, bound_us)
-        # Gradients and weights of an update on the host are told with it.
+        # Gradients and weights of an update on the host are reported with that update.
         if (
             _ours(site)
             and not _mostly(site, update.copies)
@@ -127,9 +127,9 @@ def _mostly(site: CopySite, others: Ints) -> bool:
 
 
 def _in_line(copies: Copies, price: Price, others: Ints, least_us: float) -> Finding | None:
-    """Copies from pinned memory that block nobody, on the stream of the kernels that run before and after them.
+    """Copies from pinned memory that do not block the host, but run in line with the kernels before and after them.
 
-    others: copies that another rule tells.
+    others: copies that another rule reports.
     """
     events, steps, scale = price.ops.events, price.ops.steps, price.scale
     mine = events.of(Category.MEMCPY) & events.named("Memcpy HtoD (Pinned") & price.ops.links.inside

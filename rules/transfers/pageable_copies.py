@@ -139,7 +139,7 @@ def _of_unstated_memory(copies: Copies, price: Price, loader: LoaderFacts | None
 
 
 def _of_update(price: Price, update: HostUpdate) -> bool:
-    """Whether most of what comes from pageable memory are weights of an update on the host, told with that."""
+    """Whether most of what comes from pageable memory are weights that the host updated, reported with that update."""
     events = price.ops.events
     copies = events.of(Category.MEMCPY) & events.named("HtoD") & ~events.named("pinned") & price.ops.links.inside
     sizes = np.maximum(events.bytes, 0) * copies

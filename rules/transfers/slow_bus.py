@@ -17,7 +17,7 @@ keeps the process and its memory there.
 
 ## When to leave it
 Machines whose board provides no more, and copies that overlap with kernels. Gradients and weights of an optimizer that
-works on the host are told by the rule idle-gpu: they go with its work.
+works on the host are reported by the rule idle-gpu: they go with its work.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def check(
     events, steps, scale = price.ops.events, price.ops.steps, price.scale
     pinned = events.of(Category.MEMCPY) & events.named("(Pinned -> Device)", "(Device -> Pinned)")
     rows = np.flatnonzero(pinned & (events.bytes >= _LARGE) & (events.dur_ns > 0) & price.ops.links.inside)
-    rows = np.setdiff1d(rows, update.copies)  # told with an update on the host, whose fix spares them
+    rows = np.setdiff1d(rows, update.copies)  # reported with the update on the host, whose fix avoids them
     if not len(rows):
         return
     moved, spent_ns = float(events.bytes[rows].sum()), float(events.dur_ns[rows].sum())

@@ -61,7 +61,7 @@ class Late(Struct, frozen=True, eq=False):
     """The part of a communication in which a rank is awaited.
 
     us        exposed µs per step of a device that sending does not explain, at least
-    usual_us  the same in the median step, on the scale of `step_time_us`; 0 where a step is told as the mean
+    usual_us  the same in the median step, on the scale of `step_time_us`; 0 where step times are given as the mean
     alike     by size, longest first
     """
 

@@ -59,7 +59,7 @@ CONFIRMED = "measured pairs: a small CNN on two cores with two workers, batch 4 
 
 # Least share of median less fast tenth that fewer threads give back.
 _SEEN_RECOVERED = constant("share.oversubscribed").value
-# Less of the step, beyond what steps differ by of their own, could not be seen after the change.
+# A smaller share of the step, beyond the noise between steps, could not be seen after the change.
 _FELT = 0.05
 
 # More threads than cores, measured on two cores for three models: what the threads above the cores' number took of the

@@ -31,7 +31,7 @@ on the device.
 
 ## When to leave it
 Synchronizations after the last launch of a step that the next step would wait for anyway. Synchronizations that a
-measurement needs. Waits for gradients and weights of an optimizer that works on the host are told by the rule idle-gpu.
+measurement needs. Waits for gradients and weights of an optimizer that works on the host are reported by idle-gpu.
 """
 
 from __future__ import annotations
