@@ -26,10 +26,9 @@ from typing import Any
 from advisor.api import D2H_PAGEABLE, Drawing, Ev, Example, Finding, Fix, Lines, Price, draw
 
 from ..shared._examples import op
-from ..shared._places import place
-from ..shared._runs_of_ops import lines_of, spent_in
+from ..shared._runs_of_ops import priced
 from ..shared._tensor_texts import texts
-from ..shared._words import each_step, plural
+from ..shared._words import plural
 
 CONFIRMED = "measured pairs on a CPU: debug messages about a batch, in a forward pass and in an optimizer"
 
@@ -49,28 +48,13 @@ def check(
     *,
     min_share: float = 0.03,  # one line to change; below 3 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    events, outer = price.ops.events, price.ops.outermost
-    first, last = texts(events, outer)
-    if not len(first):
-        return
-    # On a device the waits are those of sync-in-loop, and the rest no GPU has confirmed.
-    spent_us, saving = spent_in(price, first, last, _CLAIMS, _HOW)
-    times = len(first) / price.ops.steps.count
-    if (saving.high_us if saving else price.scale.scaled(spent_us)) < min_share * price.scale.step_us:
-        return
-    where = lines_of(lines, outer[last])
-    yield Finding(
-        message=(
-            f"{plural(times, 'tensor')} {'is' if times == 1 else 'are'} turned into text in each step"
-            f"{place(next(iter(where), None))}: {each_step(price, spent_us)}, whether the text is shown or not."
-        ),
-        saving=saving,
-        where=where,
-        facts={"texts": times, "spent_us": spent_us},
-        fix=_FIX,
-        claims=_CLAIMS if saving else (),
-        at_most="high" if saving else "low",
-    )
+    if found := priced(price, lines, texts(price.ops.events, price.ops.outermost), _CLAIMS, _HOW, min_share):
+        yield found.finding(
+            f"{plural(found.times, 'tensor')} {'is' if found.times == 1 else 'are'} turned into text in each step"
+            f"{found.at}: {found.spent}, whether the text is shown or not.",
+            {"texts": found.times, "spent_us": found.spent_us},
+            _FIX,
+        )
 
 
 # Of a tensor with one value.

@@ -28,9 +28,8 @@ import numpy as np
 from advisor.api import D2H_PAGEABLE, FORWARD, Drawing, Ev, Events, Example, Finding, Ints, Lines, Price, draw
 
 from ...shared._examples import op
-from ...shared._places import place
-from ...shared._runs_of_ops import lines_of, spent_in
-from ...shared._words import each_step, plural
+from ...shared._runs_of_ops import priced
+from ...shared._words import plural
 from ._checked_values import UNCHECKED
 
 _ASKS = "aten::_is_all_true"
@@ -54,28 +53,13 @@ def check(
     *,
     min_share: float = 0.03,  # one line to add; below 3 % of the step the gain is within the noise between steps
 ) -> Iterator[Finding]:
-    events, outer = price.ops.events, price.ops.outermost
-    first, last = _checks(events, outer)
-    if not len(first):
-        return
-    # On a device the waits are those of sync-in-loop, and the rest no GPU has confirmed.
-    spent_us, saving = spent_in(price, first, last, _CLAIMS, _HOW)
-    times = len(first) / price.ops.steps.count
-    if (saving.high_us if saving else price.scale.scaled(spent_us)) < min_share * price.scale.step_us:
-        return
-    where = lines_of(lines, outer[last])
-    yield Finding(
-        message=(
-            f"Distributions check their arguments{place(next(iter(where), None))}, {plural(times, 'check')} in each "
-            f"step: {each_step(price, spent_us)}."
-        ),
-        saving=saving,
-        where=where,
-        facts={"checks": times, "spent_us": spent_us},
-        fix=UNCHECKED,
-        claims=_CLAIMS if saving else (),
-        at_most="high" if saving else "low",
-    )
+    if found := priced(price, lines, _checks(price.ops.events, price.ops.outermost), _CLAIMS, _HOW, min_share):
+        yield found.finding(
+            f"Distributions check their arguments{found.at}, {plural(found.times, 'check')} in each step: "
+            f"{found.spent}.",
+            {"checks": found.times, "spent_us": found.spent_us},
+            UNCHECKED,
+        )
 
 
 def _checks(events: Events, outer: Ints) -> tuple[Ints, Ints]:
