@@ -59,10 +59,8 @@ def test_a_model_of_small_kernels_is_told_from_one_of_large_ones() -> None:
     small = [row for row in kernels if "elementwise_kernel" in row["name"] or "reduce_kernel" in row["name"]]
     assert sum(row["dur"] for row in small) > 0.5 * sum(row["dur"] for row in kernels)
     assert found.findings[0].facts["runs_us"] <= sum(row["dur"] for row in small)
-    [of_large] = outcome("unfused-elementwise", RESNET).findings
-    assert found.findings[0].saving and of_large.saving
-    assert of_large.saving.high_us < found.findings[0].saving.high_us
-    assert outcome("unfused-elementwise", MI300).status == "clear"
+    for other in (MI300, RESNET):
+        assert outcome("unfused-elementwise", other).status == "clear"
 
 
 @pytest.mark.parametrize("name", [MI300, RESNET, CPU, QWEN])
