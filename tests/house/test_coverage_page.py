@@ -50,6 +50,7 @@ FOR_ITSELF = {
     "emulated-bf16",
     "explicit-inverses",
     "known-factors",
+    "kronecker-products",
     "filled-memory",
     "frequent-decompositions",
     "full-spectra",
