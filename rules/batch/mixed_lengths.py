@@ -44,7 +44,7 @@ from advisor.api import (
     duration,
 )
 
-from ..shared._places import made_at
+from ..shared._places import first_of, made_at, set_at
 from ..shared._words import count, percent
 from ._padding import numbers
 
@@ -71,7 +71,7 @@ def check(
     least_us = min(_on_positions_us(price), concerned_us)
     if goes * concerned_us < min_share * price.ops.steps.step_us:
         return
-    where = tuple(_made_at(record))
+    where = first_of(set_at(settings, "random_batches"), _made_at(record))
     # A package that builds on the trainer, as sentence-transformers does, chooses the batches itself.
     by_trainer = {(one.made_by, one.made_in or "transformers") for one in record.loaders} == {("transformers",) * 2}
     yield Finding(

@@ -156,6 +156,11 @@ def settings(source: str) -> dict[str, Any]:
         ("table = nn.Embedding(\n    9,\n    8,\n    max_norm=1.0)", "max_norm", 4),
         ("class Config:\n    attn: str = 'eager'\nload(attn_implementation=config.attn)", "attn_implementation", 2),
         ("class Config:\n    few: bool = False\nnn.Embedding(9, 8, sparse=config.few)", "dense_gradients", 2),
+        (
+            'class Config:\n    order: str = "random"\nTrainingArguments(train_sampling_strategy=config.order)',
+            "random_batches",
+            2,
+        ),
         ("edges = load()\nmatrix = sparse.coo_matrix(edges).todense()", "to_dense", 2),
         ("DEBUG = True\nTrainer(\n    detect_anomaly=DEBUG)", "detect_anomaly", 1),
         ("p.add_argument('--amp', default='bf16')\nAccelerator(mixed_precision=args.amp)", "autocast", 1),

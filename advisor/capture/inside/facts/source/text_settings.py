@@ -44,6 +44,8 @@ WORDS = (
     "sparse",
     "dense",
     "toarray",
+    "train_sampling_strategy",
+    "group_by_length",
 )
 _SETTINGS = (
     "threads",
@@ -70,6 +72,7 @@ _SETTINGS = (
     "histogram_observer",
     "dense_gradients",
     "to_dense",
+    "random_batches",
 )
 # Calls of which there may be several, one for each kind of module: the first stands for them all.
 FIRST_COUNTS = ("fully_shard",)
@@ -103,6 +106,8 @@ ARGUMENTS = (
     "fp16",
     "profiler",
     "sparse",
+    "train_sampling_strategy",
+    "group_by_length",
 )
 # Settings that a call or an assignment makes -> the functions that are called, and which values make the setting.
 VALUES: dict[str, tuple[tuple[str, ...], Callable[[object], bool]]] = {
@@ -144,6 +149,8 @@ _EXACTLY = (
     ("detect_anomaly", True, "detect_anomaly"),
     ("profiler", "advanced", "python_tracer"),
     ("sparse", False, "dense_gradients"),
+    ("train_sampling_strategy", "random", "random_batches"),
+    ("group_by_length", False, "random_batches"),
 )
 
 
@@ -151,9 +158,9 @@ def of_value(name: str, given_it: object) -> str:
     """The setting that a name is of with that value, as an argument of a framework is; empty where of none.
 
     Sources: Lightning's `Trainer` (detect_anomaly, precision, profiler, reload_dataloaders_every_n_epochs),
-    Transformers' `TrainingArguments` (bf16, fp16, gradient_checkpointing, skip_memory_metrics) and configurations of
-    models (attn_implementation), Accelerate's `mixed_precision`, DistributedDataParallel (bucket_cap_mb), embeddings
-    (sparse).
+    Transformers' `TrainingArguments` (bf16, fp16, gradient_checkpointing, skip_memory_metrics; group_by_length, and
+    train_sampling_strategy since version 5) and configurations of models (attn_implementation), Accelerate's
+    `mixed_precision`, DistributedDataParallel (bucket_cap_mb), embeddings (sparse).
     """
     counts = given_it is False if name == "skip_memory_metrics" else bool(given_it)
     if counts and name in _GIVEN:
