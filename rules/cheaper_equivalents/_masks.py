@@ -64,8 +64,8 @@ def is_causal(masks: list[Mask], tokens: int, recorded: StepOps, rows: Ints) -> 
     return not any(sizes(dims, at)[-2:] == (tokens, tokens) for dims in shapes for at in range(len(dims)))
 
 
-def masked(events: Events, links: Links, least: int) -> Ints:
-    """Calls of attention on so many tokens whose mask is one matrix for all sequences and heads."""
+def masked(events: Events, links: Links, least: int, *, each: bool = False) -> Ints:
+    """Calls of attention on so many tokens whose mask is one matrix for all heads, of all sequences or of each one."""
     inside = events.of(Category.CPU_OP) & links.inside & (events.dims >= 0)
     rows = np.flatnonzero(inside & events.exactly(_ATTENTION))
     known: dict[int, bool] = {}
@@ -73,12 +73,14 @@ def masked(events: Events, links: Links, least: int) -> Ints:
         kind = int(events.dims[row])
         if kind not in known:
             dims = dims_of(events, row)
-            known[kind] = _is_one_matrix(sizes(dims, 0), sizes(dims, 1), sizes(dims, 3), least)
+            known[kind] = _is_matrix(sizes(dims, 0), sizes(dims, 1), sizes(dims, 3), least, each=each)
     return np.array([row for row in rows.tolist() if known[int(events.dims[row])]], np.int64)
 
 
-def _is_one_matrix(query: tuple[int, ...], key: tuple[int, ...], mask: tuple[int, ...], least: int) -> bool:
+def _is_matrix(query: tuple[int, ...], key: tuple[int, ...], mask: tuple[int, ...], least: int, *, each: bool) -> bool:
     if len(query) < 3 or len(key) < 3 or len(mask) < 2:
         return False
     square = mask[-2:] == (query[-2], key[-2]) and query[-2] == key[-2] >= least
+    if each:
+        return square and len(query) == len(mask) == 4 and 1 < mask[0] == query[0] and mask[1] == 1
     return square and all(size == 1 for size in mask[:-2])

@@ -4,7 +4,8 @@
 Calls of `scaled_dot_product_attention` with a mask of `[tokens, tokens]` that is the same for all sequences and heads,
 and the time of these calls and of their backward pass: on a GPU from 512 tokens on, on a CPU from 1,024 on if capture
 saw the contents of the mask. It reads masks that modules hold, after the step in which it records lines. A bare trace
-shows only that a mask has the shape of a causal one.
+shows only that a mask has the shape of a causal one. On a GPU also masks that each sequence has for itself, from 2,048
+tokens on and where attention is a fifth of the step; what these remove is not known, and there is no number.
 
 ## Why it costs time
 The fastest kernels accept no mask tensor, only the flag `is_causal`. With a tensor PyTorch chooses another kernel, or
@@ -43,6 +44,7 @@ from advisor.api import (
     constant,
     dims_of,
     sizes,
+    with_backward,
 )
 
 from ..shared._examples import node, op, two_steps
@@ -57,6 +59,17 @@ _TOKENS, _TOKENS_ON_CPU = 512, 1024
 # Most of attention that a causal mask as a flag saves on a device.
 _SAVED = constant("device.mask_share").range[1]
 
+# Other masks than causal ones are worth another kernel in long sequences, where attention is much of the step.
+_TOKENS_OF_EACH, _SHARE_OF_EACH = 2048, 0.2
+_SKIPS = Fix(
+    "Use `flex_attention` with a block mask, or the variable-length kernel (`flash_attn_varlen_func`)",
+    "numerics",
+    "y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
+    "def kept(b, h, q, k):  # documents that are packed: document[b] numbers those of each token\n"
+    "    return (q >= k) & (document[b, q] == document[b, k])\n\n"
+    "blocks = create_block_mask(kept, batch, None, tokens, tokens)  # once for a batch\n"
+    "y = flex_attention(q, k, v, block_mask=blocks)  # torch.nn.attention.flex_attention, compiled",
+)
 _FIX = Fix(
     "Pass `is_causal=True` instead of a mask",
     "numerics",
@@ -88,6 +101,8 @@ def check(
         raise Missing("the trace has no shapes; record with record_shapes=True, or capture with `advisor run`")
     rows = masked(events, ops.links, _TOKENS if price.on_device else _TOKENS_ON_CPU)
     if not len(rows):
+        if price.on_device:
+            yield from _of_each_sequence(price, lines)
         return
     tokens = sizes(dims_of(events, int(rows[0])), 0)[-2]
     known = is_causal(masks, tokens, ops, rows)
@@ -110,6 +125,34 @@ def check(
         )
 
 
+def _of_each_sequence(price: Price, lines: Lines | None) -> Iterator[Finding]:
+    """Masks that differ from sequence to sequence: of texts that were padded, or packed one behind the other.
+
+    How much they remove only their contents tell, so that there is no number.
+    """
+    ops, events = price.ops, price.ops.events
+    rows = masked(events, ops.links, _TOKENS_OF_EACH, each=True)
+    if not len(rows):
+        return
+    one = Equivalent(
+        parts=((with_backward(events, rows), 0.0, 1.0),), how="", instead_us=None, shown=rows, at_most="low"
+    )
+    if found := worth(price, lines, one, _SHARE_OF_EACH):
+        calls, (sequences, *_, tokens) = len(rows) / ops.steps.count, sizes(dims_of(events, int(rows[0])), 3)
+        yield found.finding(
+            f"Attention gets a mask of {tokens:,} x {tokens:,} for each of {sequences:,} sequences {often(calls)}"
+            f"{found.at}, and takes {found.spent}: what such masks remove, other documents or padding, is computed all "
+            "the same, in a slower kernel.",
+            {
+                "calls": calls,
+                "tokens": tokens,
+                "attention_us": found.spent_us,
+                "saving": "not estimated: it depends on how much the masks remove",
+            },
+            _SKIPS,
+        )
+
+
 _CAUSAL = "the mask is causal, so `is_causal=True` can replace it"
 _ANY = (
     "if the mask is causal, `is_causal=True` can replace it; for others, `flex_attention` leaves out blocks that they "
@@ -119,7 +162,7 @@ _ANY = (
 
 def _on_a_gpu(*mask: int) -> Drawing:
     """A step of attention (A) with this mask, whose kernel (M) takes most of it."""
-    matrix = [8, 12, 1024, 64]
+    matrix = [8, 12, mask[-1] if mask else 1024, 64]
     return two_steps(
         "[F][A  ][B][S               ]",
         "   [I ]",
@@ -159,6 +202,13 @@ EXAMPLES = [
         says=("1,024 x 1,024", "if the mask is causal"),
     ),
     Example("a mask for each sequence: padding, which no flag says", _on_a_gpu(8, 1, 1024, 1024), None, near_miss=True),
+    Example(
+        "a mask for each of eight long sequences, as for documents that are packed",
+        _on_a_gpu(8, 1, 4096, 4096),
+        saves_us="unknown",
+        says=("a mask of 4,096 x 4,096 for each of 8 sequences",),
+        fixes=("flex_attention",),
+    ),
     Example("a bias for each head", _on_a_gpu(1, 12, 1024, 1024), None, near_miss=True),
     Example("no mask", _on_a_gpu(), None),
     Example(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
-from advisor.api import Fix, OpLoop, Price, Treatment
+from advisor.api import Category, Fix, OpLoop, Price, Treatment
 
 from ..shared._compiled_regions import differentiated_again
 from ..shared._words import count
@@ -42,11 +42,20 @@ def other_op(many: ManyLaunches) -> Fix:
 
 def of_step(price: Price, compiled: bool | None, graphs: bool, backward: float | None) -> Fix:
     """For all launches of a step."""
+    if _in_optimizer(price) >= MOSTLY:
+        return _OF_OPTIMIZER
     if compiled or graphs:
         return _fix(compiled, graphs, backward)
     if differentiated_again(price.ops):
         return _CAPTURE
     return _CAPTURE_COMPLEX if _complex_share(price) > _COMPLEX else _fix(compiled, graphs, backward)
+
+
+def _in_optimizer(price: Price) -> float:
+    """Share of a step's launches that lie in steps of an optimizer."""
+    ops, events = price.ops, price.ops.events
+    rows = np.flatnonzero(events.named("Optimizer.step#") & events.of(Category.ANNOTATION))
+    return len(ops.launched(rows)) / max(len(ops.links.works), 1)
 
 
 def _complex_share(price: Price) -> float:
@@ -59,6 +68,15 @@ def _complex_share(price: Price) -> float:
     return float(of_complex[events.dtypes[ops]].mean()) if len(ops) else 0.0
 
 
+# docs.pytorch.org/tutorials/recipes/compiling_optimizer.html
+_OF_OPTIMIZER = Fix(
+    "Update parameters of the same shape together in the optimizer, or compile its step",
+    "numerics",
+    "for p in matrices:\n    update = newton_schulz(p.grad)  # dozens of small products for each",
+    "stacked = torch.stack([p.grad for p in matrices])  # of one shape\n"
+    "for p, update in zip(matrices, newton_schulz(stacked)):  # batched products\n    ...\n"
+    "# or\noptimizer.step = torch.compile(optimizer.step, fullgraph=False)",
+)
 # docs.pytorch.org/docs/stable/notes/cuda.html#whole-network-capture
 _CAPTURE = Fix(
     "Capture the whole step as a CUDA graph: compiled code cannot be differentiated twice",

@@ -10,8 +10,9 @@ Causes are `torch.cuda.empty_cache()` in the loop, shapes that change from step 
 PyTorch has to free cached memory before it can allocate more: then the calls that free lie inside the op that needs
 memory, behind a call that could not allocate. Where no such call comes before them, `garbage_collection_threshold`
 frees cached memory before each allocation, or `torch.cuda.set_per_process_memory_fraction` leaves no room
-(c10/cuda/CUDACachingAllocator.cpp, `malloc`). Expandable segments map and unmap memory instead (`cuMemMap`,
-`cuMemUnmap`).
+(c10/cuda/CUDACachingAllocator.cpp, `malloc`). An evaluation whose forward passes record a graph needs memory for all
+that they compute, and where a list keeps their losses, for ever more of it. Expandable segments map and unmap memory
+instead (`cuMemMap`, `cuMemUnmap`).
 
 ## How to fix it
 Remove `empty_cache()`, or `garbage_collection_threshold` from the environment. Where an op frees memory before it can
@@ -32,6 +33,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from advisor.api import (
+    AUTOGRAD_NODE,
     FORWARD,
     Category,
     Ev,
@@ -106,7 +108,22 @@ def _fix(price: Price, freeing: Ints, allocating: Ints, record: RankRecord | Non
             "optimizer.step()",
             Treatment("calls", {"names": ["torch.cuda.empty_cache"]}),
         )
+    if _only_evaluates(price):
+        return _NO_GRAPH
     return _FEW_SHAPES if expandable(record, price.ops.events) else EXPANDABLE
+
+
+def _only_evaluates(price: Price) -> bool:
+    """Whether each step is a forward pass whose graph autograd records, and none has a backward pass or an update.
+
+    Most ops have a sequence number of their own then: autograd counts on for what it records alone.
+    """
+    events, steps, outer = price.ops.events, price.ops.steps, price.ops.outermost
+    if events.named(AUTOGRAD_NODE, "Optimizer.step#").any() or steps.count < _FEWEST_STEPS:
+        return False
+    recorded = outer[events.sequence[outer] >= 0]
+    numbers = len(np.unique(events.sequence[recorded]))
+    return len(np.unique(steps.step_of(events.start_ns[recorded]))) == steps.count and 2 * numbers > len(outer)
 
 
 def _never_cached(price: Price, freeing: Ints, allocating: Ints, record: RankRecord | None) -> bool:
@@ -176,6 +193,15 @@ _NO_THRESHOLD = Fix(
 _NO_CACHE = ("PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_NO_HIP_MEMORY_CACHING")
 # What an op no longer needs when it ends: its inputs, and what it computed on the way. The cache holds hundreds.
 _TENSORS_OF_AN_OP = 4
+# A backward pass of the first steps might still follow later.
+_FEWEST_STEPS = 3
+_NO_GRAPH = Fix(
+    "Evaluate under `torch.no_grad()`: autograd keeps what each of these forward passes computes",
+    "exact",
+    "for images, labels in val_loader:\n    losses.append(criterion(model(images), labels))",
+    "with torch.no_grad():\n    for images, labels in val_loader:\n"
+    "        losses.append(criterion(model(images), labels))",
+)
 _CACHED = Fix(
     "Leave PyTorch its cache of device memory: unset `PYTORCH_NO_CUDA_MEMORY_CACHING`",
     "exact",

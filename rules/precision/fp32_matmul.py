@@ -67,7 +67,7 @@ from ._between_products import following
 from ._calls_in_fp32 import beside, beyond_peaks_us, in_tf32, moving_us
 from ._convolutions_in_tf32 import convolutions_in_tf32
 from ._cpu_bf16 import Gains, attention_us, forbidden, on_cpu, where
-from ._formats import Way, faster, is_mixed
+from ._formats import Way, faster, half_way, is_mixed
 from ._fp32_attention import attention_beside_half
 from ._fp32_examples import IN_FP32
 from ._partial_autocast import partial_autocast
@@ -87,6 +87,14 @@ _NONE = np.empty(0, np.int64)
 _HALF = ("bf16", "fp16")
 _LOST = "; minus the slower backward pass of attention in bf16, unless attention stays out of autocast"
 _LONGER = "kernels of a step take longer than the step: what of the device's work was recorded is not known"
+# bitsandbytes' kernel, csrc/kernels.cu there; its `Linear4bit` multiplies in `compute_dtype`.
+_UNPACKS = "kDequantizeBlockwise"
+_COMPUTE_TYPE = Fix(
+    "Set `bnb_4bit_compute_dtype=torch.bfloat16`",
+    "numerics",
+    "BitsAndBytesConfig(load_in_4bit=True)",
+    "BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)",
+)
 _WORDS = {"product": "matrix multiplications", "convolution": "convolutions", "attention": "attention"}
 
 CONFIRMED = "real traces: ResNet training and a transformer in fp32 on V100s"
@@ -121,7 +129,7 @@ def check(
     if way is None:
         return
     partly = partial_autocast(price, matmuls)
-    way = partly[1] if partly else way
+    way = partly[1] if partly else _of_four_bits(price) or way
     gained = _on_device(price, matmuls, way, work) if matmuls.on_device else _Gained(cpu[0], cpu[0], cpu[1:])
     fp32_us, most_us, beyond_us = gained.fp32_us, gained.most_us, gained.beyond_us
     saved = min(gained.ends[0], most_us), min(gained.ends[1] + beyond_us, most_us) + gained.more_us(price)
@@ -182,6 +190,12 @@ class _Gained(Struct, frozen=True, eq=False):
     def said(self) -> str:
         """That, for the explanation of the range."""
         return _ALSO * bool(len(self.tf32[0])) + _BETWEEN * bool(len(self.between))
+
+
+def _of_four_bits(price: Price) -> Way | None:
+    """The format that weights of four bits are unpacked to, where it is fp32, bitsandbytes' default; else None."""
+    unpacked = price.on_device and price.ops.events.named(_UNPACKS).any()
+    return half_way(price.ops.device, "bf16", _COMPUTE_TYPE) if unpacked else None
 
 
 def _on_device(price: Price, matmuls: Matmuls, way: Way, work: KernelWork | None) -> _Gained:

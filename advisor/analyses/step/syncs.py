@@ -28,7 +28,7 @@ class SyncSite(Struct, frozen=True):
     then_idle_us   the same of every explained cause: what the host does between the wait and the next launch
     gives_back_us  upper bound of the saving without them: of each the smaller of its wait and the idle time after it
     where          the user's line, if known
-    from_user      False for syncs that the framework makes itself (profiler, DDP, data loader)
+    from_user      False for syncs that the framework makes itself (profiler, DDP, data loader, threads without an op)
     rows           the ops around the blocking calls, or the calls themselves: a blocking copy and the wait for it
     """
 
@@ -74,6 +74,7 @@ class Syncs(Struct, frozen=True, eq=False):
             stalled = overlap_of_each(drained, until, idle.intervals["idle_sync"])
             then_idle = overlap_of_each(drained, until, subtract(idle.explained, stills.spans))
         idle_steps = idle.steps_count if idle is not None else steps.of_window
+        working = np.unique(events.thread[events.of(Category.CPU_OP)])
         groups: dict[tuple[str, Source | None, bool], list[int]] = {}
         for i, row in enumerate(drains.op):
             groups.setdefault((events.text(row), lines.where_op(int(row)), bool(drains.to_device[i])), []).append(i)
@@ -82,6 +83,8 @@ class Syncs(Struct, frozen=True, eq=False):
             rows = np.array(members)
             # What hooks send to the device are activations that they had kept on the host, or parameters.
             sent = there and bool(drains.hooked[rows].all())
+            # A thread that runs no op is a library's, as Gloo's for its copies: the loop does not wait in it.
+            apart = len(working) > 0 and not np.isin(events.thread[drains.op[rows]], working).any()
             back = np.minimum(stalled[rows], drains.waited_ns[rows])
             sites.append(
                 SyncSite(
@@ -92,7 +95,7 @@ class Syncs(Struct, frozen=True, eq=False):
                     then_idle_us=float(then_idle[rows].sum()) / idle_steps / 1e3,
                     gives_back_us=float(back.sum()) / idle_steps / 1e3,
                     where=where,
-                    from_user=not (_FRAMEWORK.match(op) or sent),
+                    from_user=not (_FRAMEWORK.match(op) or sent or apart),
                     rows=tuple(np.unique(drains.op[rows]).tolist()),
                 )
             )

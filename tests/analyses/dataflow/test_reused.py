@@ -62,7 +62,7 @@ def test_a_step_that_accumulates_is_compared_with_one_that_updates() -> None:
 def test_what_is_not_known_is_said() -> None:
     with pytest.raises(Missing, match="too many to observe"):
         seen(why="a step has about 60000 ops, too many to observe")
-    with pytest.raises(Missing, match="capture the run with"):
+    with pytest.raises(Missing, match="use `advisor run`, and train on"):
         seen()
     found = seen(names=NAMES, ops=[1, 0, 1])
     assert not len(found.again)
