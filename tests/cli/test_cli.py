@@ -40,6 +40,8 @@ MISTAKES = [
     (["analyze", "empty.json"], 4, ["empty.json"]),
     (["analyze", "text.json"], 4, ["text.json"]),
     (["analyze", "folder"], 4, ["folder", "no trace"]),
+    (["analyze", "nothing.json"], 4, ["nothing.json", "neither CPU ops nor device work"]),
+    (["analyze", "step.pt.trace.json", "-o", "step.pt.trace.json"], 2, ["step.pt.trace.json is what is to be read"]),
     (["analyze", "step.pt.trace.json", "--format", "pdf"], 2, ["unknown format 'pdf'", "html"]),
     (["analyze", "step.pt.trace.json", "--format", "jsn"], 2, ["did you mean 'json'?"]),
     (["analyze", "step.pt.trace.json", "--select", "small-bach"], 2, ["did you mean 'small-batch'?"]),
@@ -61,6 +63,7 @@ def test_a_mistake_is_one_line_and_the_right_code(
 ) -> None:
     (trace.parent / "empty.json").write_text("")
     (trace.parent / "text.json").write_text("this is no trace")
+    (trace.parent / "nothing.json").write_text('{"traceEvents": [{"ph": "X", "name": "x", "ts": "x", "dur": []}]}')
     (trace.parent / "folder").mkdir()
     before = sorted(path.name for path in trace.parent.iterdir())
     done = advisor(*arguments, cwd=trace.parent)
@@ -159,6 +162,34 @@ def test_an_internal_error_is_one_line_with_a_code_of_its_own(tmp_path: Path) ->
     assert done.returncode == 70
     assert done.stderr.startswith("advisor: internal error: ZeroDivisionError")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["rules"], ["explain", "small-batch"]])
+def test_a_full_disk_behind_the_output_is_one_line(tmp_path: Path, arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "advisor", *arguments]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 4
+    assert done.stderr == (
+        "advisor: cannot write the output: No space left on device; free some space, or write to another place\n"
+    )
+
+
+def test_a_terminal_of_another_encoding_is_no_obstacle(trace: Path) -> None:
+    for form in ("text", "json"):
+        command = [sys.executable, "-m", "advisor", "analyze", str(trace), "--format", form]
+        environment = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
+        done = subprocess.run(command, capture_output=True, cwd=trace.parent, env=environment, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert "·" in done.stdout.decode("utf-8")
+
+
+def test_an_older_file_that_is_kept_is_named(trace: Path) -> None:
+    (trace.parent / "notes.md").write_text("mine")
+    done = advisor("analyze", trace.name, "-o", "notes.md", cwd=trace.parent)
+    assert "advisor: what was notes.md is notes.md.1 now\n" in done.stderr
+    assert (trace.parent / "notes.md.1").read_text() == "mine"
 
 
 def test_python_m_advisor_without_a_command_says_what_there_is(tmp_path: Path) -> None:

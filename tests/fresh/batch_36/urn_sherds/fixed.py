@@ -26,14 +26,14 @@ def scan_sherd(part, points, rng):
         y = (1 + tube * np.cos(ring)) * np.sin(bend)
         z = tube * np.sin(ring)
     else:
-        profile = {
+        outline = {
             "rim": 0.9 + 0.25 * v**4,
             "neck": 0.6 + 0.05 * np.cos(3 * v),
             "shoulder": 0.6 + 0.5 * np.sin(1.5 * v),
             "belly": 1.1 - 0.25 * (v - 0.5) ** 2,
             "foot": 0.5 + 0.3 * (1 - v) ** 2,
         }[name]
-        x, y, z = profile * np.cos(u), profile * np.sin(u), 0.8 * v
+        x, y, z = outline * np.cos(u), outline * np.sin(u), 0.8 * v
     cloud = np.stack([x, y, z], axis=1) + 0.012 * rng.standard_normal((points, 3))
     turn, _ = np.linalg.qr(rng.standard_normal((3, 3)))
     return (cloud @ turn).astype(np.float32)
