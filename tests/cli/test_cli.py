@@ -63,7 +63,8 @@ def test_a_mistake_is_one_line_and_the_right_code(
 ) -> None:
     (trace.parent / "empty.json").write_text("")
     (trace.parent / "text.json").write_text("this is no trace")
-    (trace.parent / "nothing.json").write_text('{"traceEvents": [{"ph": "X", "name": "x", "ts": "x", "dur": []}]}')
+    odd = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "ts": 1e300, "dur": 1e300, "pid": 1, "tid": 1}
+    (trace.parent / "nothing.json").write_text(json.dumps({"traceEvents": [odd]}))
     (trace.parent / "folder").mkdir()
     before = sorted(path.name for path in trace.parent.iterdir())
     done = advisor(*arguments, cwd=trace.parent)

@@ -16,6 +16,7 @@ from benchmarks.gpu.drawn_jobs import (
     seventeenth_set,
     sixteenth_set,
     thirtieth_set,
+    thirty_fifth_set,
     thirty_first_set,
     thirty_fourth_set,
     thirty_second_set,
@@ -61,6 +62,7 @@ _ALIKE = 0.01
         (thirty_second_set, 4),
         (thirty_third_set, 5),
         (thirty_fourth_set, 5),
+        (thirty_fifth_set, 2),
     ],
     ids=lambda value: value.__name__.rpartition(".")[2] if isinstance(value, ModuleType) else "",
 )
