@@ -83,16 +83,16 @@ def check(
     parts: list[Part] = [(written, 1.0, 1.0)]
     for one in found:
         rows = with_backward(events, np.array([one.product], np.int64))
-        low, high = (1 - min(one.kept * longer, 1.0) for longer in reversed(_LONGER))
-        parts.append((rows, low, high))
+        least, most = (1 - min(one.kept * longer, 1.0) for longer in reversed(_LONGER))
+        parts.append((rows, least, most))
     products = np.array([one.product for one in found], np.int64)
     pattern = Equivalent(parts=tuple(parts), how=_HOW.format(*_LONGER), shown=products, timed_on_device=False)
     if known := worth(price, lines, pattern, min_share):
-        rows, columns = (prod(pair) for pair in zip(*_matrices(price, found[0].kron), strict=True))
+        high, wide = (prod(pair) for pair in zip(*_matrices(price, found[0].kron), strict=True))
         yield known.finding(
-            f"A Kronecker product of {rows:,} x {columns:,} numbers is written out and multiplied with{known.at}, "
+            f"A Kronecker product of {high:,} x {wide:,} numbers is written out and multiplied with{known.at}, "
             f"{often(len(found) / price.ops.steps.count)}: {known.spent} with the backward pass.",
-            {"products": len(found) / price.ops.steps.count, "rows": rows, "columns": columns},
+            {"products": len(found) / price.ops.steps.count, "rows": high, "columns": wide},
             _FIX,
         )
 
